@@ -1,0 +1,285 @@
+"""The hooks a saver writes, the ones it may write, and their defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Collection, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from delta_mixin import _defaults
+from delta_mixin._drive import Steps, adrive, drive, twin
+from delta_mixin.errors import MissingHookError
+from delta_mixin.model import CheckpointRow, CleanupPlan, Reads, T
+
+if TYPE_CHECKING:
+    from langgraph.checkpoint.base import BaseCheckpointSaver
+
+    _Saver = BaseCheckpointSaver[Any]
+else:
+    _Saver = object
+
+HOOKS = (
+    "_list_checkpoint_rows",
+    "_delete_checkpoint_rows",
+    "_copy_checkpoint_rows",
+    "_list_run_threads",
+    "_list_namespaces",
+    "_read_checkpoint_rows",
+    "_cleanup_scope",
+)
+
+
+class CleanupHooks(_Saver):
+    """What both mixins ask of a saver. Not used on its own.
+
+    One hook has no default: `_delete_checkpoint_rows`. Every hook has an async twin with `_a`
+    in front. Write the sync hooks, and async methods run the whole operation in a worker
+    thread; write the async ones, and sync methods raise and name the async one; write both, and
+    each side uses its own. A sync hook without a twin beside async ones runs in a worker thread.
+    """
+
+    DELTA_CHANNELS: ClassVar[Collection[str]] = ()
+    """Channels known to be delta. They are added to the ones detected, never trusted alone."""
+
+    CLEANUP_BATCH_SIZE: ClassVar[int] = 1
+    """How many threads go through the hooks together."""
+
+    LISTS_ALL_THREADS: ClassVar[bool] = False
+    """Whether `list(None, filter={"run_id": ...})` finds the rows of a run in all threads."""
+
+    NEWEST_ID_IS_HEAD: ClassVar[bool] = False
+    """Whether `get_tuple` without an id always returns the greatest id of the namespace.
+    Saves one read per namespace; leave it `False` if the saver keeps a pointer."""
+
+    VERSIONED_BLOBS: ClassVar[bool] = False
+    """Whether channel values are stored apart, keyed by channel and version. Plans then list
+    the blobs that nothing references any more in `dead_blobs`."""
+
+    # -- the hooks ---------------------------------------------------------------------------
+
+    def _list_checkpoint_rows(self, thread_ids: Sequence[str]) -> Iterable[CheckpointRow]:
+        """All rows of the threads, every namespace, in any order.
+
+        Every stored checkpoint must be listed, once or more often; rows of other threads are
+        ignored. Rows may be lean. No cursor may stay open when the result is exhausted. The
+        default is built on `list()`, namespace by namespace.
+        """
+        return self._default(
+            "_list_checkpoint_rows", _defaults.list_checkpoint_rows(self, thread_ids)
+        )
+
+    async def _alist_checkpoint_rows(self, thread_ids: Sequence[str]) -> Iterable[CheckpointRow]:
+        """Async twin of `_list_checkpoint_rows`."""
+        if (steps := self._sync_hook("_list_checkpoint_rows", thread_ids)) is not None:
+            return await steps  # type: ignore[no-any-return]
+        return await adrive(self, _defaults.list_checkpoint_rows(self, thread_ids))
+
+    def _delete_checkpoint_rows(self, plans: Sequence[CleanupPlan]) -> None:
+        """Carry out the plans: the one hook every saver writes.
+
+        For each plan, in one transaction where the backend has them: delete the checkpoints in
+        `doomed` and the writes stored under exactly these; clear the parent pointer of
+        `detached` rows; delete `dead_blobs`; delete all that is stored under
+        `dropped_namespaces`; point the heads to `heads` if the saver keeps such pointers. Match
+        ids exactly. Deleting what is already gone is not an error. Without transactions,
+        delete writes before their checkpoints and detach last, so that an interrupted cleanup
+        can be repeated. Errors of the backend pass through to the caller.
+        """
+        raise self._missing("_delete_checkpoint_rows")
+
+    async def _adelete_checkpoint_rows(self, plans: Sequence[CleanupPlan]) -> None:
+        """Async twin of `_delete_checkpoint_rows`."""
+        if (steps := self._sync_hook("_delete_checkpoint_rows", plans)) is not None:
+            return await steps  # type: ignore[no-any-return]
+        raise self._missing("_adelete_checkpoint_rows")
+
+    def _copy_checkpoint_rows(
+        self, source_thread_id: str, target_thread_id: str, rows: Sequence[CheckpointRow]
+    ) -> None:
+        """Copy the rows, their writes and blobs to a thread that holds nothing yet.
+
+        Ids, parents, metadata, values and the order of writes stay as they are; nothing of the
+        source changes; after an error nothing of the target is left. The default reads and puts
+        row by row, oldest first. It cannot see the task paths of the stored writes and numbers
+        them instead: writes added to a copied checkpoint later on sort behind them.
+        """
+        self._default(
+            "_copy_checkpoint_rows",
+            _defaults.copy_checkpoint_rows(self, source_thread_id, target_thread_id, rows),
+        )
+
+    async def _acopy_checkpoint_rows(
+        self, source_thread_id: str, target_thread_id: str, rows: Sequence[CheckpointRow]
+    ) -> None:
+        """Async twin of `_copy_checkpoint_rows`."""
+        args = (source_thread_id, target_thread_id, rows)
+        if (steps := self._sync_hook("_copy_checkpoint_rows", *args)) is not None:
+            return await steps  # type: ignore[no-any-return]
+        await adrive(self, _defaults.copy_checkpoint_rows(self, *args))
+
+    def _list_run_threads(self, run_ids: Sequence[str]) -> Iterable[str]:
+        """Ids of the threads that hold rows whose metadata `run_id` is one of these.
+
+        May name more threads than that: every row's run is checked again. Must not miss one.
+        The default uses `list(None, filter=...)` if `LISTS_ALL_THREADS` says that it works.
+        """
+        return self._default("_list_run_threads", _defaults.list_run_threads(self, run_ids))
+
+    async def _alist_run_threads(self, run_ids: Sequence[str]) -> Iterable[str]:
+        """Async twin of `_list_run_threads`."""
+        if (steps := self._sync_hook("_list_run_threads", run_ids)) is not None:
+            return await steps  # type: ignore[no-any-return]
+        return await adrive(self, _defaults.list_run_threads(self, run_ids))
+
+    # -- accommodations ----------------------------------------------------------------------
+
+    def _checkpoint_config(
+        self, thread_id: str, checkpoint_ns: str | None, checkpoint_id: str | None
+    ) -> Any:
+        """The config that addresses a thread, a namespace or a checkpoint; `None` leaves out.
+
+        Override where the saver needs further keys, such as `actor_id`.
+        """
+        conf = {"thread_id": thread_id}
+        if checkpoint_ns is not None:
+            conf["checkpoint_ns"] = checkpoint_ns
+        if checkpoint_id is not None:
+            conf["checkpoint_id"] = checkpoint_id
+        return {"configurable": conf}
+
+    def _list_namespaces(self, thread_id: str) -> Iterable[str]:
+        """All namespaces of a thread.
+
+        Override where `list()` without a namespace shows the root namespace only: rows of a
+        namespace that is not named here are never cleaned, nor copied.
+        """
+        return self._default("_list_namespaces", _defaults.list_namespaces(self, thread_id))
+
+    async def _alist_namespaces(self, thread_id: str) -> Iterable[str]:
+        """Async twin of `_list_namespaces`."""
+        if (steps := self._sync_hook("_list_namespaces", thread_id)) is not None:
+            return await steps  # type: ignore[no-any-return]
+        return await adrive(self, _defaults.list_namespaces(self, thread_id))
+
+    def _read_checkpoint_rows(self, thread_id: str, keys: Reads) -> Iterable[CheckpointRow]:
+        """Fill in lean rows.
+
+        Args:
+            thread_id: The thread.
+            keys: The `(namespace, id)` pairs to read; as a mapping it also tells which parts
+                (`"metadata"`, `"checkpoint"`, `"writes"`) are lacking. Reading more is fine.
+
+        Returns:
+            A row per key with at least these parts. The default reads through `get_tuple`.
+        """
+        return self._default(
+            "_read_checkpoint_rows", _defaults.read_checkpoint_rows(self, thread_id, keys)
+        )
+
+    async def _aread_checkpoint_rows(self, thread_id: str, keys: Reads) -> Iterable[CheckpointRow]:
+        """Async twin of `_read_checkpoint_rows`."""
+        if (steps := self._sync_hook("_read_checkpoint_rows", thread_id, keys)) is not None:
+            return await steps  # type: ignore[no-any-return]
+        return await adrive(self, _defaults.read_checkpoint_rows(self, thread_id, keys))
+
+    def _cleanup_scope(self, thread_ids: Sequence[str]) -> AbstractContextManager[Any]:
+        """A context around reading, planning and deleting of a batch: transaction and lock.
+
+        Inside, all reads see one snapshot; leaving it commits, an exception rolls back. The
+        default does nothing: the backend then has no transactions, or needs none.
+        """
+        if self._writes_hook("_acleanup_scope"):
+            raise self._one_sided("_cleanup_scope", "_acleanup_scope")
+        return nullcontext()
+
+    def _acleanup_scope(self, thread_ids: Sequence[str]) -> AbstractAsyncContextManager[Any]:
+        """Async twin of `_cleanup_scope`."""
+        if self._writes_hook("_cleanup_scope"):
+            raise self._one_sided("_acleanup_scope", "_cleanup_scope")
+        return nullcontext()
+
+    def _read_scope(self, thread_ids: Sequence[str]) -> AbstractContextManager[Any]:
+        """A context around reads that nothing follows, as plans and keep-sets make them.
+
+        The default is `_cleanup_scope`; override where reading needs less, such as no lock.
+        """
+        return self._cleanup_scope(thread_ids)
+
+    def _aread_scope(self, thread_ids: Sequence[str]) -> AbstractAsyncContextManager[Any]:
+        """Async twin of `_read_scope`."""
+        return self._acleanup_scope(thread_ids)
+
+    # -- which side ---------------------------------------------------------------------------
+
+    def _run(self, name: str, steps: Steps[T]) -> T:
+        """Run an operation for its sync method `name`."""
+        if self._has_hooks(sync=False) and not self._has_hooks(sync=True):
+            steps.close()
+            raise MissingHookError(
+                f"{type(self).__name__} has async hooks only: use `await {twin(name)}(...)`"
+            )
+        return drive(self, steps)
+
+    async def _arun(self, name: str, steps: Steps[T]) -> T:
+        """Run an operation for its async method `name`."""
+        if self._has_hooks(sync=True) and not self._has_hooks(sync=False):
+            import asyncio
+
+            return await asyncio.to_thread(self._run, name, steps)
+        return await adrive(self, steps)
+
+    @classmethod
+    def _writes_hook(cls, name: str) -> bool:
+        return getattr(cls, name) is not getattr(CleanupHooks, name)
+
+    @classmethod
+    def _has_hooks(cls, *, sync: bool) -> bool:
+        return any(cls._writes_hook(hook if sync else twin(hook)) for hook in HOOKS)
+
+    def _require_delete_hook(self) -> None:
+        name = "_delete_checkpoint_rows"
+        if not (self._writes_hook(name) or self._writes_hook(twin(name))):
+            raise self._missing(name)
+
+    def _default(self, name: str, steps: Steps[T]) -> T:
+        """Run a sync default, unless the saver does differently on its async side."""
+        if self._writes_hook(twin(name)):
+            steps.close()
+            raise self._one_sided(name, twin(name))
+        return drive(self, steps)
+
+    def _sync_hook(self, name: str, *args: Any) -> Awaitable[Any] | None:
+        """A worker thread's run of the sync hook, if only that one is written."""
+        if not self._writes_hook(name):
+            return None
+        import asyncio
+
+        return asyncio.to_thread(getattr(self, name), *args)
+
+    def _one_sided(self, name: str, written: str) -> MissingHookError:
+        return MissingHookError(
+            f"{type(self).__name__} writes the hook {written} but not {name}: "
+            f"write {name} as well, or use the side of the API that has it"
+        )
+
+    def _missing(self, name: str) -> MissingHookError:
+        return MissingHookError(
+            f"{type(self).__name__} does not write the hook {name}: nothing was deleted. "
+            "It is the one hook without a default; its docstring says what it has to do"
+        )
+
+
+def refuse_shadowed(cls: type, mixin: type, names: Sequence[str]) -> None:
+    """Refuse a class in which a method of the saver, not of the mixin, would be called.
+
+    Raises:
+        TypeError: Naming the method and the order of bases that mends it.
+    """
+    for name in names:
+        owner = next(base for base in cls.__mro__ if name in vars(base))
+        if not issubclass(owner, mixin):
+            raise TypeError(
+                f"class {cls.__name__}: {owner.__name__}.{name} would be called instead of "
+                f"{mixin.__name__}.{name}. Put the mixin before the saver: "
+                f"class {cls.__name__}({mixin.__name__}, {owner.__name__})"
+            )

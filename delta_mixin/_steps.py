@@ -1,0 +1,257 @@
+"""The operations, each written once: generators that ask for hooks and are sent answers.
+
+1. Everything of a batch is read before anything of it is deleted.
+2. Reading, planning and deleting of a batch happen in one `_cleanup_scope`.
+3. A thread that cannot be cleaned safely is left alone, the others are done, then it is named.
+4. Plans are reported after their scope has ended, so what is reported has happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from delta_mixin import planner
+from delta_mixin._drive import Call, InScope, Report, Steps
+from delta_mixin._view import NamespaceView
+from delta_mixin.channels import UnknownChannels
+from delta_mixin.errors import (
+    CheckpointNotFoundError,
+    DeltaThreadRefusedError,
+    SeveredHistoryError,
+    TargetThreadExistsError,
+    ThreadNotFoundError,
+    UnknownDeltaChannelsError,
+)
+from delta_mixin.marking import mark
+from delta_mixin.model import CheckpointRow, CleanupPlan, Planning, T
+from delta_mixin.planner import PruneRules, SaverTraits
+
+OnPlan = Callable[[CleanupPlan], object] | None
+Views = Mapping[str, NamespaceView]
+Planner = Callable[[str, Views, Mapping[str, "str | None"]], Planning[CleanupPlan]]
+
+
+def traits_of(saver: Any) -> SaverTraits:
+    """What the planner has to know of a saver."""
+    return SaverTraits(frozenset(saver.DELTA_CHANNELS), saver.VERSIONED_BLOBS)
+
+
+def prune(
+    saver: Any,
+    thread_ids: Sequence[str],
+    strategy: str,
+    rules: PruneRules,
+    on_plan: OnPlan,
+) -> Steps[None]:
+    """Plan and sweep, batch by batch."""
+    planned = prune_planner(saver, strategy, rules)
+    if strategy == "keep_latest" and rules.delta == "refuse":
+        plans = yield from plan(saver, thread_ids, planned)
+        _refuse_delta_threads(plans)
+    yield from _clean(saver, thread_ids, planned, on_plan, refuse=rules.delta == "refuse")
+
+
+def prune_planner(saver: Any, strategy: str, rules: PruneRules) -> Planner:
+    """The planner of a prune with these arguments."""
+    traits = traits_of(saver)
+
+    def planned(thread_id: str, views: Views, heads: Mapping[str, str | None]) -> Any:
+        if strategy == "delete":
+            return planner.plan_whole_thread(thread_id, views)
+        return (yield from planner.plan_prune(thread_id, views, rules, traits, heads))
+
+    return planned
+
+
+def runs_planner(saver: Any, run_ids: Sequence[str]) -> Planner:
+    """The planner of a deletion of these runs."""
+    traits, runs = traits_of(saver), frozenset(run_ids)
+
+    def planned(thread_id: str, views: Views, heads: Mapping[str, str | None]) -> Any:
+        return planner.plan_delete_for_runs(thread_id, views, runs, traits, heads)
+
+    return planned
+
+
+def plan(saver: Any, thread_ids: Sequence[str], planned: Planner) -> Steps[list[CleanupPlan]]:
+    """Plans for the threads that have rows, touching nothing."""
+    plans: list[CleanupPlan] = []
+    for batch in _batches(saver, thread_ids):
+        plans += yield InScope("_read_scope", batch, _plan_batch(saver, batch, planned))
+    return plans
+
+
+def run_threads(
+    saver: Any, run_ids: Sequence[str], thread_ids: Sequence[str] | None
+) -> Steps[list[str]]:
+    """The threads to look at for rows of the runs."""
+    if not run_ids:
+        return []
+    if thread_ids is not None:
+        return list(thread_ids)
+    found = yield Call("_list_run_threads", (tuple(run_ids),))
+    return list(dict.fromkeys(str(thread_id) for thread_id in found))
+
+
+def delete_for_runs(
+    saver: Any, run_ids: Sequence[str], thread_ids: Sequence[str] | None, on_plan: OnPlan
+) -> Steps[None]:
+    """Plan and sweep the rows of the runs, batch by batch."""
+    threads = yield from run_threads(saver, run_ids, thread_ids)
+    yield from _clean(saver, threads, runs_planner(saver, run_ids), on_plan)
+
+
+def plan_delete_for_runs(
+    saver: Any, run_ids: Sequence[str], thread_ids: Sequence[str] | None
+) -> Steps[list[CleanupPlan]]:
+    """Plans of a run deletion, touching nothing."""
+    threads = yield from run_threads(saver, run_ids, thread_ids)
+    return (yield from plan(saver, threads, runs_planner(saver, run_ids)))
+
+
+def copy_thread(saver: Any, source: str, target: str, checkpoint_id: str | None) -> Steps[None]:
+    """Copy a thread, or what one of its checkpoints needs, all or nothing."""
+
+    def body() -> Steps[None]:
+        rows = yield from _rows_of(saver, [source, target])
+        if rows[target]:
+            raise TargetThreadExistsError(target)
+        if not rows[source]:
+            raise ThreadNotFoundError(source)
+        selected = rows[source]
+        if checkpoint_id is not None:
+            selected = yield from _select(saver, source, selected, checkpoint_id)
+        yield Call("_copy_checkpoint_rows", (source, target, selected))
+
+    yield InScope("_cleanup_scope", (source, target), body())
+
+
+def keepset(saver: Any, config: Any, channels: Sequence[str]) -> Steps[set[str]]:
+    """Ids of a checkpoint and of every ancestor that its channels are rebuilt from."""
+    conf = config["configurable"]
+    thread_id, ns = str(conf["thread_id"]), conf.get("checkpoint_ns", "")
+    checkpoint_id = conf.get("checkpoint_id")
+    if not checkpoint_id:
+        newest = yield Call("get_tuple", (config,))
+        if newest is None:
+            return set()
+        checkpoint_id = newest.checkpoint["id"]
+
+    def body() -> Steps[set[str]]:
+        rows = yield from _rows_of(saver, [thread_id])
+        view = NamespaceView(ns, (r for r in rows[thread_id] if r.checkpoint_ns == ns))
+        if checkpoint_id not in view:
+            return set()
+        yield from _answer(saver, thread_id, view.need([checkpoint_id], "metadata", "checkpoint"))
+        replayed = frozenset(channels) - (view[checkpoint_id].populated or frozenset())
+        marks = yield from _answer(saver, thread_id, mark(view, {checkpoint_id: replayed}))
+        return {checkpoint_id, *marks.needed}
+
+    return (yield InScope("_read_scope", (thread_id,), body()))  # type: ignore[no-any-return]
+
+
+def _select(
+    saver: Any, source: str, rows: list[CheckpointRow], checkpoint_id: str
+) -> Steps[list[CheckpointRow]]:
+    views = planner.group_rows(rows)
+    if checkpoint_id not in views.get("", ()):
+        raise CheckpointNotFoundError(source, checkpoint_id)
+    try:
+        selected, severed = yield from _answer(
+            saver, source, planner.select_for_copy(views, checkpoint_id, traits_of(saver))
+        )
+    except UnknownChannels:
+        raise UnknownDeltaChannelsError([source]) from None
+    if severed:
+        raise SeveredHistoryError({source: list(map(str, severed))})
+    return selected
+
+
+def _clean(
+    saver: Any,
+    thread_ids: Sequence[str],
+    planned: Planner,
+    on_plan: OnPlan,
+    *,
+    refuse: bool = False,
+) -> Steps[None]:
+    left: list[CleanupPlan] = []
+
+    def body(batch: Sequence[str]) -> Steps[list[CleanupPlan]]:
+        plans = yield from _plan_batch(saver, batch, planned)
+        if refuse:
+            # Catches a thread that began to use a delta channel after the first look.
+            _refuse_delta_threads(plans)
+        if changing := [p for p in plans if p.changes]:
+            yield Call("_delete_checkpoint_rows", (changing,))
+        return plans
+
+    for batch in _batches(saver, thread_ids):
+        plans = yield InScope("_cleanup_scope", batch, body(batch))
+        for done in plans:
+            if done.left_alone:
+                left.append(done)
+            elif on_plan is not None:
+                yield Report(on_plan, done)
+    unknown = [p.thread_id for p in left if p.left_alone == "unknown delta channels"]
+    severed = {p.thread_id: list(map(str, p.severed)) for p in left if p.left_alone == "severed"}
+    if severed:
+        cause = UnknownDeltaChannelsError(unknown) if unknown else None
+        raise SeveredHistoryError(severed) from cause
+    if unknown:
+        raise UnknownDeltaChannelsError(unknown)
+
+
+def _refuse_delta_threads(plans: Iterable[CleanupPlan]) -> None:
+    delta = [
+        p.thread_id for p in plans if p.left_alone in ("delta thread", "unknown delta channels")
+    ]
+    if delta:
+        raise DeltaThreadRefusedError(delta)
+
+
+def _plan_batch(saver: Any, batch: Sequence[str], planned: Planner) -> Steps[list[CleanupPlan]]:
+    plans = []
+    for thread_id, rows in (yield from _rows_of(saver, batch)).items():
+        if rows:
+            views = planner.group_rows(rows)
+            heads = yield from _heads(saver, thread_id, views)
+            plans.append((yield from _answer(saver, thread_id, planned(thread_id, views, heads))))
+    return plans
+
+
+def _rows_of(saver: Any, thread_ids: Sequence[str]) -> Steps[dict[str, list[CheckpointRow]]]:
+    rows: dict[str, list[CheckpointRow]] = {t: [] for t in thread_ids}
+    for row in (yield Call("_list_checkpoint_rows", (tuple(thread_ids),))):
+        # Whatever a backend lists beyond what was asked for must never be cleaned.
+        if row.thread_id in rows:
+            rows[row.thread_id].append(row)
+    return rows
+
+
+def _heads(saver: Any, thread_id: str, views: Views) -> Steps[dict[str, str | None]]:
+    heads: dict[str, str | None] = {}
+    if not saver.NEWEST_ID_IS_HEAD:
+        for ns in views:
+            config = saver._checkpoint_config(thread_id, ns, None)
+            head = yield Call("get_tuple", (config,))
+            heads[ns] = None if head is None else head.checkpoint["id"]
+    return heads
+
+
+def _answer(saver: Any, thread_id: str, planning: Planning[T]) -> Steps[T]:
+    """Answer the planner's requests for rows with the saver's hook."""
+    rows: Iterable[CheckpointRow] | None = None
+    while True:
+        try:
+            reads = planning.send(rows)  # type: ignore[arg-type]
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]
+        rows = yield Call("_read_checkpoint_rows", (thread_id, reads))
+
+
+def _batches(saver: Any, thread_ids: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    size = max(1, saver.CLEANUP_BATCH_SIZE)
+    for start in range(0, len(thread_ids), size):
+        yield tuple(thread_ids[start : start + size])

@@ -1,0 +1,73 @@
+"""One namespace of a thread as planning sees it: its rows, read further on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from delta_mixin.model import CheckpointRow, Part, Planning, Reads, RowKey
+
+
+class NamespaceView:
+    """The rows of one namespace by id, newest id last.
+
+    Args:
+        rows: Rows of one thread and namespace; a later duplicate of an id is ignored.
+    """
+
+    def __init__(self, checkpoint_ns: str, rows: Iterable[CheckpointRow] = ()) -> None:
+        self.checkpoint_ns = checkpoint_ns
+        self._rows: dict[str, CheckpointRow] = {}
+        for row in sorted(rows, key=lambda r: r.checkpoint_id):
+            self._rows.setdefault(row.checkpoint_id, row)
+
+    def __contains__(self, checkpoint_id: object) -> bool:
+        return checkpoint_id in self._rows
+
+    def __iter__(self) -> Iterator[CheckpointRow]:
+        return iter(self._rows.values())
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, checkpoint_id: str) -> CheckpointRow:
+        return self._rows[checkpoint_id]
+
+    def get(self, checkpoint_id: str | None) -> CheckpointRow | None:
+        """The row, or `None` if it is not stored."""
+        return None if checkpoint_id is None else self._rows.get(checkpoint_id)
+
+    @property
+    def ids(self) -> list[str]:
+        """All ids, oldest first by id."""
+        return list(self._rows)
+
+    @property
+    def newest(self) -> CheckpointRow:
+        """The row with the greatest id."""
+        return self._rows[next(reversed(self._rows))]
+
+    def need(self, ids: Iterable[str], *parts: Part) -> Planning[None]:
+        """Read the given parts of the given rows, as far as they are still unread.
+
+        Raises:
+            RuntimeError: If the backend answers a request without the part asked for.
+        """
+        reads: Reads = {
+            RowKey(self.checkpoint_ns, i): frozenset(lacking)
+            for i in ids
+            if (lacking := [p for p in parts if not self._rows[i].has(p)])
+        }
+        if not reads:
+            return
+        for row in (yield reads):
+            known = self._rows.get(row.checkpoint_id)
+            if known is not None and row.checkpoint_ns == self.checkpoint_ns:
+                self._rows[row.checkpoint_id] = known.merged(row)
+        for key, asked in reads.items():
+            row = self._rows[key.checkpoint_id]
+            if unread := sorted(p for p in asked if not row.has(p)):
+                raise RuntimeError(
+                    f"_read_checkpoint_rows did not fill {', '.join(unread)} of checkpoint "
+                    f"{key.checkpoint_id} in thread {row.thread_id!r}, namespace "
+                    f"{key.checkpoint_ns!r}: the row is gone, or the hook reads too little"
+                )

@@ -1,0 +1,1 @@
+"""Savers with safe cleanup, ready to use; short, to be copied from."""

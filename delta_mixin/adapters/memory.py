@@ -1,0 +1,116 @@
+"""`DeltaInMemorySaver`: the host's in-memory saver with safe cleanup.
+
+Blobs are kept by channel and version and can be shared between checkpoints, so a sweep takes
+only the ones its plan names. Hooks of both sides run in the caller's thread, as upstream's
+methods do, so that on an event loop nothing comes between planning and sweeping.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+from uuid import UUID
+
+from langgraph.checkpoint.memory import InMemorySaver
+
+from delta_mixin.mixins import CopyAndDeleteForRunsMixin, DeltaChannelAwarePruneMixin
+from delta_mixin.model import CheckpointRow, CleanupPlan
+
+__all__ = ["DeltaInMemorySaver"]
+
+
+class DeltaInMemorySaver(DeltaChannelAwarePruneMixin, CopyAndDeleteForRunsMixin, InMemorySaver):
+    """`InMemorySaver` with `prune`, `copy_thread` and `delete_for_runs`."""
+
+    NEWEST_ID_IS_HEAD = True
+    VERSIONED_BLOBS = True
+
+    def _list_checkpoint_rows(self, thread_ids: Sequence[str]) -> list[CheckpointRow]:
+        return [row for t in thread_ids for key in self._stored_as(t) for row in self._rows(t, key)]
+
+    def _rows(self, thread_id: str, key: Any) -> Iterator[CheckpointRow]:
+        loaded: dict[Any, Any] = {}
+        for ns, saved in list(self.storage[key].items()):
+            for checkpoint_id, (checkpoint, metadata, parent_id) in list(saved.items()):
+                contents = self.serde.loads_typed(checkpoint)
+                values = {}
+                for channel, version in contents["channel_versions"].items():
+                    blob = (key, ns, channel, version)
+                    if blob in self.blobs and self.blobs[blob][0] != "empty":
+                        if blob not in loaded:
+                            loaded[blob] = self.serde.loads_typed(self.blobs[blob])
+                        values[channel] = loaded[blob]
+                writes = list(self.writes.get((key, ns, checkpoint_id), {}).values())
+                yield CheckpointRow(
+                    thread_id,
+                    ns,
+                    checkpoint_id,
+                    parent_id,
+                    metadata=self.serde.loads_typed(metadata),
+                    write_channels=frozenset(channel for _, channel, _, _ in writes),
+                ).with_checkpoint({**contents, "channel_values": values})
+
+    def _delete_checkpoint_rows(self, plans: Sequence[CleanupPlan]) -> None:
+        for plan in plans:
+            for key in self._stored_as(plan.thread_id):
+                namespaces = self.storage[key]
+                for ns, checkpoint_id in plan.doomed:
+                    self.writes.pop((key, ns, checkpoint_id), None)
+                    namespaces[ns].pop(checkpoint_id, None)
+                for ns, checkpoint_id in plan.detached:
+                    if row := namespaces[ns].get(checkpoint_id):
+                        namespaces[ns][checkpoint_id] = (row[0], row[1], None)
+                for ns, channel, version in plan.dead_blobs:
+                    self.blobs.pop((key, ns, channel, version), None)
+                for ns in plan.dropped_namespaces:
+                    self._drop_namespace(key, ns)
+                if not any(namespaces.values()):
+                    self.storage.pop(key, None)
+
+    def _drop_namespace(self, key: Any, ns: str) -> None:
+        stores: tuple[dict[Any, Any], ...] = (self.writes, self.blobs)
+        for stored in stores:
+            for name in [n for n in list(stored) if n[:2] == (key, ns)]:
+                stored.pop(name, None)
+        self.storage[key].pop(ns, None)
+
+    def _copy_checkpoint_rows(
+        self, source_thread_id: str, target_thread_id: str, rows: Sequence[CheckpointRow]
+    ) -> None:
+        for source in self._stored_as(source_thread_id):
+            for row in rows:
+                ns, checkpoint_id = row.key
+                for channel, version in (row.channel_versions or {}).items():
+                    if blob := self.blobs.get((source, ns, channel, version)):
+                        self.blobs[(target_thread_id, ns, channel, version)] = blob
+                if writes := self.writes.get((source, ns, checkpoint_id)):
+                    self.writes[(target_thread_id, ns, checkpoint_id)] = dict(writes)
+                saved = self.storage[source][ns][checkpoint_id]
+                self.storage[target_thread_id][ns][checkpoint_id] = saved
+
+    def _list_run_threads(self, run_ids: Sequence[str]) -> list[str]:
+        # Every row's run is checked anyway.
+        return [str(key) for key in list(self.storage)]
+
+    def _stored_as(self, thread_id: str) -> list[Any]:
+        """The keys a thread is stored under: the host keeps an int or UUID as it is."""
+        spellings: list[Any] = [thread_id]
+        for make in (int, UUID):
+            with suppress(ValueError):
+                spellings.append(make(thread_id))
+        return [key for key in spellings if str(key) == thread_id and key in self.storage]
+
+    async def _alist_checkpoint_rows(self, thread_ids: Sequence[str]) -> list[CheckpointRow]:
+        return self._list_checkpoint_rows(thread_ids)
+
+    async def _adelete_checkpoint_rows(self, plans: Sequence[CleanupPlan]) -> None:
+        self._delete_checkpoint_rows(plans)
+
+    async def _acopy_checkpoint_rows(
+        self, source_thread_id: str, target_thread_id: str, rows: Sequence[CheckpointRow]
+    ) -> None:
+        self._copy_checkpoint_rows(source_thread_id, target_thread_id, rows)
+
+    async def _alist_run_threads(self, run_ids: Sequence[str]) -> list[str]:
+        return self._list_run_threads(run_ids)

@@ -1,0 +1,177 @@
+"""`DeltaSqliteSaver` and `AsyncDeltaSqliteSaver`: the host's SQLite savers with safe cleanup.
+
+Reading, planning and sweeping of a thread are one `BEGIN IMMEDIATE` transaction under the
+saver's own lock: a second process that writes to the file waits, and sees all or nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, TypeVar
+
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+
+from delta_mixin._drive import Steps
+from delta_mixin.adapters import _sqlite_sql as sql
+from delta_mixin.errors import ReadOnlyDatabaseError
+from delta_mixin.mixins import CopyAndDeleteForRunsMixin, DeltaChannelAwarePruneMixin
+from delta_mixin.model import CheckpointRow, CleanupPlan, Reads
+
+__all__ = ["AsyncDeltaSqliteSaver", "DeltaSqliteSaver"]
+
+T = TypeVar("T")
+
+
+class DeltaSqliteSaver(DeltaChannelAwarePruneMixin, CopyAndDeleteForRunsMixin, SqliteSaver):
+    """`SqliteSaver` with `prune`, `copy_thread` and `delete_for_runs`.
+
+    The cleanup methods' async twins work in a worker thread; other async methods are not
+    supported, as upstream. A transaction left open on the connection is committed first.
+    """
+
+    NEWEST_ID_IS_HEAD = True
+
+    @contextmanager
+    def _cleanup_scope(self, thread_ids: Sequence[str]) -> Iterator[None]:
+        with self._transaction("IMMEDIATE"):
+            yield
+
+    @contextmanager
+    def _read_scope(self, thread_ids: Sequence[str]) -> Iterator[None]:
+        with self._transaction("DEFERRED"):
+            yield
+
+    def _list_checkpoint_rows(self, thread_ids: Sequence[str]) -> list[CheckpointRow]:
+        return self._execute(sql.list_rows(thread_ids))
+
+    def _read_checkpoint_rows(self, thread_id: str, keys: Reads) -> list[CheckpointRow]:
+        return self._execute(sql.read_rows(self.serde, thread_id, keys))
+
+    def _delete_checkpoint_rows(self, plans: Sequence[CleanupPlan]) -> None:
+        self._execute(sql.delete_rows(plans))
+
+    def _copy_checkpoint_rows(
+        self, source_thread_id: str, target_thread_id: str, rows: Sequence[CheckpointRow]
+    ) -> None:
+        self._execute(sql.copy_rows(source_thread_id, target_thread_id, rows))
+
+    def _list_run_threads(self, run_ids: Sequence[str]) -> list[str]:
+        with self._read_scope(()):
+            return self._execute(sql.list_run_threads(run_ids))
+
+    @contextmanager
+    def _transaction(self, kind: str) -> Iterator[None]:
+        with self.lock, _read_only_named():
+            self.setup()
+            self.conn.commit()
+            if not self.conn.in_transaction:  # else: autocommit=False has begun one again
+                self.conn.execute(f"BEGIN {kind}")
+            try:
+                yield
+                self.conn.commit()
+            except BaseException:
+                self.conn.rollback()
+                raise
+
+    def _execute(self, statements: sql.Statements[T]) -> T:
+        rows: Any = None
+        while True:
+            try:
+                statement, parameters = statements.send(rows)
+            except StopIteration as done:
+                return done.value  # type: ignore[no-any-return]
+            rows = self.conn.execute(statement, parameters).fetchall()
+
+
+class AsyncDeltaSqliteSaver(
+    DeltaChannelAwarePruneMixin, CopyAndDeleteForRunsMixin, AsyncSqliteSaver
+):
+    """`AsyncSqliteSaver` with `aprune`, `acopy_thread` and `adelete_for_runs`.
+
+    As upstream's, the sync methods work from any thread but the event loop's.
+    """
+
+    NEWEST_ID_IS_HEAD = True
+
+    @asynccontextmanager
+    async def _acleanup_scope(self, thread_ids: Sequence[str]) -> AsyncIterator[None]:
+        async with self._transaction("IMMEDIATE"):
+            yield
+
+    @asynccontextmanager
+    async def _aread_scope(self, thread_ids: Sequence[str]) -> AsyncIterator[None]:
+        async with self._transaction("DEFERRED"):
+            yield
+
+    async def _alist_checkpoint_rows(self, thread_ids: Sequence[str]) -> list[CheckpointRow]:
+        return await self._aexecute(sql.list_rows(thread_ids))
+
+    async def _aread_checkpoint_rows(self, thread_id: str, keys: Reads) -> list[CheckpointRow]:
+        return await self._aexecute(sql.read_rows(self.serde, thread_id, keys))
+
+    async def _adelete_checkpoint_rows(self, plans: Sequence[CleanupPlan]) -> None:
+        await self._aexecute(sql.delete_rows(plans))
+
+    async def _acopy_checkpoint_rows(
+        self, source_thread_id: str, target_thread_id: str, rows: Sequence[CheckpointRow]
+    ) -> None:
+        await self._aexecute(sql.copy_rows(source_thread_id, target_thread_id, rows))
+
+    async def _alist_run_threads(self, run_ids: Sequence[str]) -> list[str]:
+        async with self._aread_scope(()):
+            return await self._aexecute(sql.list_run_threads(run_ids))
+
+    @asynccontextmanager
+    async def _transaction(self, kind: str) -> AsyncIterator[None]:
+        await self.setup()
+        async with self.lock:
+            with _read_only_named():
+                await self.conn.commit()
+                try:
+                    if not self.conn.in_transaction:
+                        await self.conn.execute(f"BEGIN {kind}")
+                    yield
+                    await self.conn.commit()
+                except BaseException:
+                    await self.conn.rollback()
+                    raise
+
+    async def _aexecute(self, statements: sql.Statements[T]) -> T:
+        rows: Any = None
+        while True:
+            try:
+                statement, parameters = statements.send(rows)
+            except StopIteration as done:
+                return done.value  # type: ignore[no-any-return]
+            rows = list(await self.conn.execute_fetchall(statement, parameters))
+
+    def _run(self, name: str, steps: Steps[T]) -> T:
+        try:
+            running: object = asyncio.get_running_loop()
+        except RuntimeError:
+            running = None
+        if running is self.loop:
+            steps.close()
+            raise asyncio.InvalidStateError(
+                f"{name}: sync methods of {type(self).__name__} cannot be called from its event "
+                f"loop's thread; use `await {'a' + name}(...)`"
+            )
+        return asyncio.run_coroutine_threadsafe(self._arun(name, steps), self.loop).result()
+
+
+@contextmanager
+def _read_only_named() -> Iterator[None]:
+    """Say plainly that the file cannot be written to."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        if "readonly" not in str(error):
+            raise
+        raise ReadOnlyDatabaseError(
+            f"the SQLite database cannot be written to ({error}); nothing was changed. "
+            "Open it without mode=ro, and check the permissions of the file and its folder"
+        ) from error

@@ -1,0 +1,146 @@
+"""Which channels of a namespace are delta channels, and which of them a root must replay.
+
+1. Declared channels count always; a declaration is never the whole truth.
+2. Detected, over all rows of the namespace: the keys of the update counters in metadata, and
+   channels that hold a `_DeltaSnapshot`. Over *all* rows, because a channel changed back to a
+   plain reducer leaves the head's counters while its value still rests on older writes.
+3. Evidence, for rows that langgraph before 1.2.9 wrote through `update_state` with neither: at
+   a root that the loop did not write, a channel with a version and no stored value, with
+   writes in the namespace, counts as delta - unless a loop row has it like that and leaves it
+   out of its counters, which only an ephemeral channel is.
+4. A channel without an entry in a root's non-empty `channel_versions` was never written there.
+5. Where a root's own counters settle every channel that it has a version but no value for,
+   no other row is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from delta_mixin._view import NamespaceView
+from delta_mixin.model import CheckpointRow, Planning
+
+COUNTERS = "counters_since_delta_snapshot"
+EARLY_COUNTERS = "delta_updates_since_snapshot"
+JS_MARKER = "delta_writes_versioned"
+"""Set by LangGraph.js on threads with delta channels; it does not say which."""
+
+
+def counters(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Counters since the last snapshot by channel, under the current or the early name."""
+    found: dict[str, Any] = {}
+    for name in (EARLY_COUNTERS, COUNTERS):
+        stored = (metadata or {}).get(name)
+        if isinstance(stored, Mapping):
+            found.update(stored)
+    return found
+
+
+def is_counting(counter: Any) -> bool:
+    """Whether a counter is not zero, so that its row cannot hold the channel's snapshot.
+
+    Anything that is not a counter says nothing, so the row gets looked at.
+    """
+    values = counter if isinstance(counter, (list, tuple)) else (counter,)
+    return any(isinstance(n, int) and n > 0 for n in values)
+
+
+def supersteps(counter: Any) -> int:
+    """Supersteps since the last snapshot as a counter tells them; 0 where it does not."""
+    if isinstance(counter, (list, tuple)) and len(counter) == 2 and isinstance(counter[1], int):
+        return counter[1]
+    return 0
+
+
+class UnknownChannels(Exception):
+    """The namespace uses delta channels that nothing stored names."""
+
+
+def all_delta_channels(view: NamespaceView, declared: Collection[str]) -> Planning[frozenset[str]]:
+    """Every channel of the namespace that is delta at some row; reads every row.
+
+    Raises:
+        UnknownChannels: If only the LangGraph.js marker says that there are any.
+    """
+    yield from view.need(view.ids, "metadata", "checkpoint", "writes")
+    evident = _evidence(view)
+    return _detected(view, declared).union(
+        declared, *(_open_channels(row) & evident for row in view if not _from_loop(row))
+    )
+
+
+def channels_to_replay(
+    view: NamespaceView, roots: Sequence[str], declared: Collection[str]
+) -> Planning[dict[str, frozenset[str]]]:
+    """The channels each root's reader rebuilds by walking up from it.
+
+    Args:
+        view: The namespace.
+        roots: Ids of the rows that must read back; each must be stored and have a parent.
+        declared: Channels known to be delta.
+
+    Returns:
+        Channel names by root.
+
+    Raises:
+        UnknownChannels: If only the LangGraph.js marker says that there are any.
+    """
+    yield from view.need(roots, "metadata", "checkpoint")
+    replayed: dict[str, frozenset[str]] = {}
+    doubtful = []
+    for root in roots:
+        row = view[root]
+        known = counters(row.metadata).keys() | declared
+        replayed[root] = _open_channels(row) & known
+        if not row.channel_versions or any(map(_can_be_delta, _open_channels(row) - known)):
+            doubtful.append(root)
+    if not doubtful:
+        return replayed
+    yield from view.need(view.ids, "metadata", "checkpoint")
+    detected = _detected(view, declared).union(declared)
+    evident: frozenset[str] = frozenset()
+    if not all(_from_loop(view[root]) for root in doubtful):
+        yield from view.need(view.ids, "writes")
+        evident = _evidence(view)
+    for root in doubtful:
+        row = view[root]
+        if not row.channel_versions:
+            replayed[root] = detected - (row.populated or frozenset())
+            continue
+        delta = detected if _from_loop(row) else detected | evident
+        replayed[root] = _open_channels(row) & delta
+    return replayed
+
+
+def _open_channels(row: CheckpointRow) -> frozenset[str]:
+    """Channels with a version but no value at the row."""
+    return frozenset(row.channel_versions or ()) - (row.populated or frozenset())
+
+
+def _can_be_delta(channel: str) -> bool:
+    return not channel.startswith(("branch:", "__"))
+
+
+def _from_loop(row: CheckpointRow) -> bool:
+    return (row.metadata or {}).get("source") == "loop"
+
+
+def _detected(view: NamespaceView, declared: Collection[str]) -> frozenset[str]:
+    counted = {c for row in view for c in counters(row.metadata)}
+    marked = any(JS_MARKER in (row.metadata or {}) for row in view)
+    if marked and not counted and not declared:
+        raise UnknownChannels(view.checkpoint_ns)
+    return frozenset(counted.union(*(row.snapshots or () for row in view)))
+
+
+def _evidence(view: NamespaceView) -> frozenset[str]:
+    """Channels that count as delta where a root that the loop did not write has them open."""
+    written = {c for row in view for c in row.write_channels or () if _can_be_delta(c)}
+    ephemeral = {
+        c
+        for row in view
+        if _from_loop(row)
+        for c in _open_channels(row) - counters(row.metadata).keys()
+    }
+    return frozenset(written - ephemeral)

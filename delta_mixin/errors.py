@@ -1,0 +1,117 @@
+"""Errors of the package: one base class; each message names the thing and the way out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+__all__ = [
+    "CheckpointNotFoundError",
+    "DeltaMixinError",
+    "DeltaThreadRefusedError",
+    "MissingHookError",
+    "ReadOnlyDatabaseError",
+    "SeveredHistoryError",
+    "TargetThreadExistsError",
+    "ThreadNotFoundError",
+    "UnknownDeltaChannelsError",
+]
+
+
+class DeltaMixinError(Exception):
+    """Base class of every error this package raises on its own behalf."""
+
+
+class SeveredHistoryError(DeltaMixinError):
+    """A channel's history breaks off at a parent checkpoint that is not stored.
+
+    Another tool has deleted rows that a reader needs, so what is left of the thread can
+    no longer be told apart from what is still wanted. The named threads were left as they
+    were; all other threads of the call are done.
+
+    Attributes:
+        threads: Ids of the threads that were left alone, in the order they were given.
+        breaks: For each of them, one sentence per break.
+    """
+
+    def __init__(self, breaks: Mapping[str, Sequence[str]]) -> None:
+        self.threads: tuple[str, ...] = tuple(breaks)
+        self.breaks: dict[str, tuple[str, ...]] = {t: tuple(b) for t, b in breaks.items()}
+        lines = "\n".join(f"  {t!r}: {'; '.join(b)}" for t, b in self.breaks.items())
+        super().__init__(
+            f"history already severed, left untouched: {len(self.threads)} thread(s)\n{lines}\n"
+            "Restore the missing rows from a backup, or sweep anyway with severed='ignore'."
+        )
+
+
+class UnknownDeltaChannelsError(DeltaMixinError):
+    """Threads use `DeltaChannel`, but nothing stored says for which channels.
+
+    LangGraph.js marks such threads without naming the channels. The named threads were
+    left as they were; all other threads of the call are done.
+
+    Attributes:
+        threads: Ids of the threads that were left alone, in the order they were given.
+    """
+
+    def __init__(self, threads: Sequence[str]) -> None:
+        self.threads: tuple[str, ...] = tuple(threads)
+        super().__init__(
+            f"threads marked 'delta_writes_versioned' do not name their delta channels, "
+            f"left untouched: {', '.join(map(repr, self.threads))}. "
+            "Name the channels in DELTA_CHANNELS on the saver class."
+        )
+
+
+class DeltaThreadRefusedError(DeltaMixinError, NotImplementedError):
+    """`prune(delta="refuse")` met threads that use a `DeltaChannel`; nothing was deleted.
+
+    Attributes:
+        threads: Ids of those threads, in the order they were given.
+    """
+
+    def __init__(self, threads: Sequence[str]) -> None:
+        self.threads: tuple[str, ...] = tuple(threads)
+        super().__init__(
+            f"delta='refuse': these threads use a DeltaChannel: "
+            f"{', '.join(map(repr, self.threads))}. "
+            "Use delta='keep_history' to prune them safely, or delta='skip' to pass them over."
+        )
+
+
+class ThreadNotFoundError(DeltaMixinError, LookupError):
+    """The source thread of a copy holds no checkpoint."""
+
+    def __init__(self, thread_id: str) -> None:
+        self.thread_id = thread_id
+        super().__init__(f"thread {thread_id!r} holds no checkpoint; check the id")
+
+
+class CheckpointNotFoundError(DeltaMixinError, LookupError):
+    """The checkpoint to copy from is not in the source thread's root namespace."""
+
+    def __init__(self, thread_id: str, checkpoint_id: str) -> None:
+        self.thread_id = thread_id
+        self.checkpoint_id = checkpoint_id
+        super().__init__(
+            f"thread {thread_id!r} has no checkpoint {checkpoint_id!r} in its root namespace; "
+            "take an id from get_state_history"
+        )
+
+
+class TargetThreadExistsError(DeltaMixinError, ValueError):
+    """The target thread of a copy already holds rows."""
+
+    def __init__(self, thread_id: str) -> None:
+        self.thread_id = thread_id
+        super().__init__(
+            f"target thread {thread_id!r} already holds rows; "
+            "choose an unused thread id, or delete that thread first"
+        )
+
+
+class MissingHookError(DeltaMixinError, NotImplementedError):
+    """An operation needs a hook, or a side of it, that the saver class does not have."""
+
+
+class ReadOnlyDatabaseError(DeltaMixinError):
+    """The database cannot be written to, so nothing was changed."""
