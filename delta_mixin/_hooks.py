@@ -114,8 +114,9 @@ class CleanupHooks(_Saver):
         """Async twin of `_copy_checkpoint_rows`."""
         args = (source_thread_id, target_thread_id, rows)
         if (steps := self._sync_hook("_copy_checkpoint_rows", *args)) is not None:
-            return await steps  # type: ignore[no-any-return]
-        await adrive(self, _defaults.copy_checkpoint_rows(self, *args))
+            await steps
+        else:
+            await adrive(self, _defaults.copy_checkpoint_rows(self, *args))
 
     def _list_run_threads(self, run_ids: Sequence[str]) -> Iterable[str]:
         """Ids of the threads that hold rows whose metadata `run_id` is one of these.

@@ -14,7 +14,7 @@ from typing import Any
 from delta_mixin import planner
 from delta_mixin._drive import Call, InScope, Report, Steps
 from delta_mixin._view import NamespaceView
-from delta_mixin.channels import UnknownChannels
+from delta_mixin.channels import UnknownChannelsError
 from delta_mixin.errors import (
     CheckpointNotFoundError,
     DeltaThreadRefusedError,
@@ -161,7 +161,7 @@ def _select(
         selected, severed = yield from _answer(
             saver, source, planner.select_for_copy(views, checkpoint_id, traits_of(saver))
         )
-    except UnknownChannels:
+    except UnknownChannelsError:
         raise UnknownDeltaChannelsError([source]) from None
     if severed:
         raise SeveredHistoryError({source: list(map(str, severed))})

@@ -53,7 +53,7 @@ def supersteps(counter: Any) -> int:
     return 0
 
 
-class UnknownChannels(Exception):
+class UnknownChannelsError(Exception):
     """The namespace uses delta channels that nothing stored names."""
 
 
@@ -61,7 +61,7 @@ def all_delta_channels(view: NamespaceView, declared: Collection[str]) -> Planni
     """Every channel of the namespace that is delta at some row; reads every row.
 
     Raises:
-        UnknownChannels: If only the LangGraph.js marker says that there are any.
+        UnknownChannelsError: If only the LangGraph.js marker says that there are any.
     """
     yield from view.need(view.ids, "metadata", "checkpoint", "writes")
     evident = _evidence(view)
@@ -84,7 +84,7 @@ def channels_to_replay(
         Channel names by root.
 
     Raises:
-        UnknownChannels: If only the LangGraph.js marker says that there are any.
+        UnknownChannelsError: If only the LangGraph.js marker says that there are any.
     """
     yield from view.need(roots, "metadata", "checkpoint")
     replayed: dict[str, frozenset[str]] = {}
@@ -130,7 +130,7 @@ def _detected(view: NamespaceView, declared: Collection[str]) -> frozenset[str]:
     counted = {c for row in view for c in counters(row.metadata)}
     marked = any(JS_MARKER in (row.metadata or {}) for row in view)
     if marked and not counted and not declared:
-        raise UnknownChannels(view.checkpoint_ns)
+        raise UnknownChannelsError(view.checkpoint_ns)
     return frozenset(counted.union(*(row.snapshots or () for row in view)))
 
 

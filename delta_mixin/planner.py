@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 
 from delta_mixin._view import NamespaceView
-from delta_mixin.channels import UnknownChannels, all_delta_channels, channels_to_replay
+from delta_mixin.channels import UnknownChannelsError, all_delta_channels, channels_to_replay
 from delta_mixin.marking import Marks, mark
 from delta_mixin.model import (
     BlobKey,
@@ -141,7 +141,7 @@ def plan_prune(
     if rules.delta in ("refuse", "skip"):
         try:
             found = yield from _delta_channels(views, traits)
-        except UnknownChannels:
+        except UnknownChannelsError:
             return _left_alone(thread_id, "prune", views, "unknown delta channels")
         if found:
             return _left_alone(thread_id, "prune", views, "delta thread", delta_channels=found)
@@ -159,7 +159,7 @@ def plan_prune(
         sweep = _Sweep(view, roots)
         try:
             yield from _keep_what_readers_need(sweep, list(reversed(roots)), traits)
-        except UnknownChannels:
+        except UnknownChannelsError:
             return _left_alone(thread_id, "prune", views, "unknown delta channels")
         sweeps.append(sweep)
         if ns == "":
@@ -206,7 +206,7 @@ def plan_delete_for_runs(
             yield from _keep_what_readers_need(
                 sweep, [i for i in reversed(survivors) if i in affected], traits
             )
-        except UnknownChannels:
+        except UnknownChannelsError:
             return _left_alone(thread_id, "delete_for_runs", views, "unknown delta channels")
         sweeps.append(sweep)
     return (yield from _finish(thread_id, "delete_for_runs", sweeps, traits, heads))
@@ -230,7 +230,7 @@ def select_for_copy(
         The rows, and the breaks met on the way.
 
     Raises:
-        UnknownChannels: If only the LangGraph.js marker says that there are delta channels.
+        UnknownChannelsError: If only the LangGraph.js marker says that there are delta channels.
     """
     lineage = _lineage(views[""], checkpoint_id)
     selected: list[CheckpointRow] = []

@@ -1,5 +1,6 @@
-"""SQL of the SQLite savers' hooks, for both sides: each body yields a statement with its
-parameters and is sent the rows.
+"""SQL of the SQLite savers' hooks, in one body for both sides.
+
+Each body yields a statement with its parameters and is sent the rows.
 
 1. Ids go in as one JSON array, so no statement has a limit on how many.
 2. A thread is listed lean: its ids and parents. Metadata lies behind the checkpoint blob, so
