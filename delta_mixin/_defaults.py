@@ -49,6 +49,14 @@ def read_checkpoint_rows(saver: Any, thread_id: str, keys: Reads) -> Steps[list[
     return rows
 
 
+def read_batch_rows(requests: Mapping[str, Reads]) -> Steps[dict[str, Iterable[CheckpointRow]]]:
+    """Each thread's rows through its own `_read_checkpoint_rows`."""
+    rows: dict[str, Iterable[CheckpointRow]] = {}
+    for thread_id, keys in requests.items():
+        rows[thread_id] = yield Call("_read_checkpoint_rows", (thread_id, keys))
+    return rows
+
+
 def list_run_threads(saver: Any, run_ids: Sequence[str]) -> Steps[list[str]]:
     """Threads that `list(None, filter=...)` finds for the runs.
 

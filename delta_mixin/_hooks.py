@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -25,6 +25,7 @@ HOOKS = (
     "_list_run_threads",
     "_list_namespaces",
     "_read_checkpoint_rows",
+    "_read_batch_rows",
     "_cleanup_scope",
 )
 
@@ -182,6 +183,23 @@ class CleanupHooks(_Saver):
         if (steps := self._sync_hook("_read_checkpoint_rows", thread_id, keys)) is not None:
             return await steps  # type: ignore[no-any-return]
         return await adrive(self, _defaults.read_checkpoint_rows(self, thread_id, keys))
+
+    def _read_batch_rows(
+        self, requests: Mapping[str, Reads]
+    ) -> Mapping[str, Iterable[CheckpointRow]]:
+        """`_read_checkpoint_rows` for several threads at once, by thread id.
+
+        Override where one round trip can serve a whole batch; the default takes them in turn.
+        """
+        return self._default("_read_batch_rows", _defaults.read_batch_rows(requests))
+
+    async def _aread_batch_rows(
+        self, requests: Mapping[str, Reads]
+    ) -> Mapping[str, Iterable[CheckpointRow]]:
+        """Async twin of `_read_batch_rows`."""
+        if (steps := self._sync_hook("_read_batch_rows", requests)) is not None:
+            return await steps  # type: ignore[no-any-return]
+        return await adrive(self, _defaults.read_batch_rows(requests))
 
     def _cleanup_scope(self, thread_ids: Sequence[str]) -> AbstractContextManager[Any]:
         """A context around reading, planning and deleting of a batch: transaction and lock.

@@ -24,7 +24,7 @@ from delta_mixin.errors import (
     UnknownDeltaChannelsError,
 )
 from delta_mixin.marking import mark
-from delta_mixin.model import CheckpointRow, CleanupPlan, Planning, T
+from delta_mixin.model import CheckpointRow, CleanupPlan, Planning, Reads, T
 from delta_mixin.planner import PruneRules, SaverTraits
 
 OnPlan = Callable[[CleanupPlan], object] | None
@@ -143,9 +143,11 @@ def keepset(saver: Any, config: Any, channels: Sequence[str]) -> Steps[set[str]]
         view = NamespaceView(ns, (r for r in rows[thread_id] if r.checkpoint_ns == ns))
         if checkpoint_id not in view:
             return set()
-        yield from _answer(saver, thread_id, view.need([checkpoint_id], "metadata", "checkpoint"))
+        yield from _answer_one(
+            saver, thread_id, view.need([checkpoint_id], "metadata", "checkpoint")
+        )
         replayed = frozenset(channels) - (view[checkpoint_id].populated or frozenset())
-        marks = yield from _answer(saver, thread_id, mark(view, {checkpoint_id: replayed}))
+        marks = yield from _answer_one(saver, thread_id, mark(view, {checkpoint_id: replayed}))
         return {checkpoint_id, *marks.needed}
 
     return (yield InScope("_read_scope", (thread_id,), body()))  # type: ignore[no-any-return]
@@ -158,7 +160,7 @@ def _select(
     if checkpoint_id not in views.get("", ()):
         raise CheckpointNotFoundError(source, checkpoint_id)
     try:
-        selected, severed = yield from _answer(
+        selected, severed = yield from _answer_one(
             saver, source, planner.select_for_copy(views, checkpoint_id, traits_of(saver))
         )
     except UnknownChannelsError:
@@ -212,13 +214,14 @@ def _refuse_delta_threads(plans: Iterable[CleanupPlan]) -> None:
 
 
 def _plan_batch(saver: Any, batch: Sequence[str], planned: Planner) -> Steps[list[CleanupPlan]]:
-    plans = []
+    plannings = {}
     for thread_id, rows in (yield from _rows_of(saver, batch)).items():
         if rows:
             views = planner.group_rows(rows)
             heads = yield from _heads(saver, thread_id, views)
-            plans.append((yield from _answer(saver, thread_id, planned(thread_id, views, heads))))
-    return plans
+            plannings[thread_id] = planned(thread_id, views, heads)
+    plans = yield from _answer(saver, plannings)
+    return [plans[thread_id] for thread_id in plannings]
 
 
 def _rows_of(saver: Any, thread_ids: Sequence[str]) -> Steps[dict[str, list[CheckpointRow]]]:
@@ -240,15 +243,23 @@ def _heads(saver: Any, thread_id: str, views: Views) -> Steps[dict[str, str | No
     return heads
 
 
-def _answer(saver: Any, thread_id: str, planning: Planning[T]) -> Steps[T]:
-    """Answer the planner's requests for rows with the saver's hook."""
-    rows: Iterable[CheckpointRow] | None = None
-    while True:
-        try:
-            reads = planning.send(rows)  # type: ignore[arg-type]
-        except StopIteration as done:
-            return done.value  # type: ignore[no-any-return]
-        rows = yield Call("_read_checkpoint_rows", (thread_id, reads))
+def _answer(saver: Any, plannings: Mapping[str, Planning[T]]) -> Steps[dict[str, T]]:
+    """Answer the planners' requests for rows, those of all threads together."""
+    results: dict[str, T] = {}
+    answers: Mapping[str, Iterable[CheckpointRow] | None] = dict.fromkeys(plannings)
+    while answers:
+        requests: dict[str, Reads] = {}
+        for thread_id, rows in answers.items():
+            try:
+                requests[thread_id] = plannings[thread_id].send(rows)  # type: ignore[arg-type]
+            except StopIteration as done:
+                results[thread_id] = done.value
+        answers = (yield Call("_read_batch_rows", (requests,))) if requests else {}
+    return results
+
+
+def _answer_one(saver: Any, thread_id: str, planning: Planning[T]) -> Steps[T]:
+    return (yield from _answer(saver, {thread_id: planning}))[thread_id]
 
 
 def _batches(saver: Any, thread_ids: Sequence[str]) -> Iterator[tuple[str, ...]]:

@@ -14,16 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from uuid import UUID
-
-from langchain_core.runnables import RunnableConfig
 
 from delta_mixin import _arguments, _steps
 from delta_mixin._drive import Steps
 from delta_mixin._hooks import CleanupHooks, refuse_shadowed
 from delta_mixin.errors import MissingHookError
 from delta_mixin.model import CleanupPlan
+
+if TYPE_CHECKING:
+    from langchain_core.runnables import RunnableConfig
 
 __all__ = ["CopyAndDeleteForRunsMixin", "DeltaChannelAwarePruneMixin"]
 

@@ -196,9 +196,7 @@ def plan_delete_for_runs(
     sweeps = []
     for view in views.values():
         yield from view.need(view.ids, "metadata")
-        of_runs = {
-            r.checkpoint_id for r in view if str((r.metadata or {}).get("run_id")) in run_ids
-        }
+        of_runs = {r.checkpoint_id for r in view if _run_of(r) in run_ids}
         survivors = [i for i in view.ids if i not in of_runs]
         sweep = _Sweep(view, {i: [Reason("survivor")] for i in survivors})
         affected = _descendants(view, of_runs) - of_runs
@@ -278,6 +276,11 @@ def _prune_roots(
 def _root_of(row: CheckpointRow) -> str | None:
     parents = (row.metadata or {}).get("parents")
     return parents.get("") if isinstance(parents, Mapping) else None
+
+
+def _run_of(row: CheckpointRow) -> str | None:
+    run_id = (row.metadata or {}).get("run_id")
+    return None if run_id is None else str(run_id)
 
 
 def _call_ended(
