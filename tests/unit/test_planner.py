@@ -15,7 +15,6 @@ from delta_mixin.planner import (
     select_for_copy,
 )
 
-
 DEFAULT_RULES = PruneRules()
 NO_TRAITS = SaverTraits()
 
