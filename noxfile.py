@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from pathlib import Path
 
 import nox
 
@@ -15,6 +16,17 @@ LOWEST = (
     "langgraph==1.2.0",
     "langgraph-checkpoint==4.1.0",
     "langgraph-checkpoint-sqlite==3.1.0",
+)
+
+# langgraph, langgraph-checkpoint, langgraph-checkpoint-sqlite; only the last of these stores
+# the order of parallel writes, from 3.1.2 on.
+CORPUS = (
+    ("1.2.0", "4.1.0", "3.1.0"),
+    ("1.2.5", "4.1.1", "3.1.0"),
+    ("1.2.8", "4.1.1", "3.1.0"),
+    ("1.2.10", "4.2.0", "3.1.1"),
+    ("1.2.15", "4.3.0", "3.1.2"),
+    ("1.2.24", "4.3.2", "3.1.2"),
 )
 
 
@@ -41,7 +53,8 @@ def tests(session: nox.Session, releases: str) -> None:
     if releases == "lowest" and session.python != "3.10":
         session.skip("the lowest releases are tested on the lowest Python")
     pins = LOWEST if releases == "lowest" else ("langgraph",)
-    session.install(".[sqlite,testing]", *pins, "langgraph-checkpoint-conformance")
+    # rich is for the quickstart, which the suite runs as well.
+    session.install(".[sqlite,testing]", *pins, "langgraph-checkpoint-conformance", "rich")
     session.run("pytest", *session.posargs)
 
 
@@ -50,6 +63,28 @@ def demo(session: nox.Session) -> None:
     """The main job on an embedded SQLite file."""
     session.install(".[sqlite]", "langgraph", "rich")
     session.run("python", "examples/quickstart/main.py", *session.posargs)
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """What cleanup costs beside raw SQL; fails if a bound is broken."""
+    session.install(".[sqlite]", "langgraph")
+    session.run("python", "tests/benchmarks/bench.py", *session.posargs)
+
+
+@nox.session(python="3.13")
+@nox.parametrize("releases", [nox.param(pins, id=pins[0]) for pins in CORPUS])
+def corpus(session: nox.Session, releases: tuple[str, str, str]) -> None:
+    """Write the threads of old releases again; argument: the folder, else tests/corpus."""
+    langgraph, checkpoint, sqlite = releases
+    session.install(
+        f"langgraph=={langgraph}",
+        f"langgraph-checkpoint=={checkpoint}",
+        f"langgraph-checkpoint-sqlite=={sqlite}",
+    )
+    # The order in which a node's branches are stored hangs on the hashes of their names.
+    env = {"PYTHONHASHSEED": "0"}
+    session.run("python", "tests/corpus/generate.py", *session.posargs, env=env)
 
 
 @nox.session
@@ -63,6 +98,20 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def types(session: nox.Session) -> None:
     """Strict types of the package, and the public ones as users see them."""
-    session.install(".[sqlite,testing]", "langgraph", "mypy==2.4.1")
+    session.install(".[sqlite,testing]", "langgraph", "rich", "mypy==2.4.1")
     session.run("mypy")
     session.run("mypy", "--strict", "tests/typing/api.py")
+    # The pages that others copy from hold themselves to it as well.
+    for example in sorted(Path("examples").iterdir()):
+        pages = [str(p) for p in sorted(example.glob("*.py")) if not p.name.startswith("test_")]
+        session.run("mypy", "--strict", *pages, env={"MYPYPATH": str(example)})
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """The documentation in docs/_build/html; every warning is an error."""
+    session.install(".[sqlite,testing]", "sphinx>=8", "myst-parser>=4", "furo")
+    session.run(
+        *("python", "-m", "sphinx", "-W", "--keep-going", "-E", "-b", "html"),
+        *("docs", "docs/_build/html"),
+    )
