@@ -17,6 +17,9 @@ NEIGHBOURS = ("u_2", "u%", "U", "u ", "uu", "7", "ü", "u:1", "*")
 class PruneTests(ContractBase):
     """The newest checkpoint reads back as before, and nothing else stays."""
 
+    subject = "prune"
+    look_at = "_delete_checkpoint_rows(): doomed rows, exactly their writes, detached parents"
+
     def test_prune_keeps_the_head_and_what_it_is_rebuilt_from(self, view: SyncView) -> None:
         """Fails if rows between the head and its snapshot are deleted, or older ones kept."""
         thread = HandMadeThread(view)
