@@ -72,8 +72,7 @@ def _graph(
         for joining in found[:0:-1]:
             yield _join(lanes, found[0], joining)
             lanes[joining] = None
-        while lanes[-1] is None:
-            lanes.pop()
+        _trim(lanes)
         lane = found[0]
         yield f"{_mark(lanes, lane, _symbol(row, plan, crossed))}  {_told(row, names, plan)}"
         drawn.add(row.checkpoint_id)
@@ -84,8 +83,12 @@ def _graph(
         elif row.parent_id in drawn:
             yield f"{_mark(lanes, lane, '?')}  {names[row.parent_id]} is drawn above: a loop"
             lanes[lane] = None
-        while lanes and lanes[-1] is None:
-            lanes.pop()
+        _trim(lanes)
+
+
+def _trim(lanes: list[str | None]) -> None:
+    while lanes and lanes[-1] is None:
+        lanes.pop()
 
 
 def _children_first(stored: Mapping[str, CheckpointRow]) -> Iterator[CheckpointRow]:
@@ -123,8 +126,8 @@ def _mark(lanes: list[str | None], lane: int, symbol: str) -> str:
 def _join(lanes: list[str | None], into: int, joining: int) -> str:
     line = list(_mark(lanes, into, "|"))
     line[2 * joining - 1 : 2 * joining + 1] = "/ "
-    for gap in range(2 * into + 1, 2 * joining - 1, 2):
-        line[gap] = "_"
+    for between in range(2 * into + 1, 2 * joining - 1):
+        line[between] = line[between].replace(" ", "_")
     return "".join(line)
 
 

@@ -64,7 +64,7 @@ class ReadingSuite(ReadingTests):
 
 
 class HistorySuite(HistoryTests):
-    """`get_delta_channel_history` finds seeds and writes. For any saver, with or without a mixin."""
+    """`get_delta_channel_history` finds seeds and writes. For any saver, like `ReadingSuite`."""
 
 
 class KeepsetSuite(KeepsetTests, KeepsetParityTests):

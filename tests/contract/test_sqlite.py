@@ -15,4 +15,6 @@ class TestDeltaSqliteSaver(SaverContract):
     def stored_rows(self, saver):
         for kind, table in (("checkpoint", "checkpoints"), ("writes", "writes")):
             columns = "thread_id, checkpoint_ns, checkpoint_id"
-            yield from ((kind, *row) for row in saver.conn.execute(f"SELECT {columns} FROM {table}"))
+            yield from (
+                (kind, *row) for row in saver.conn.execute(f"SELECT {columns} FROM {table}")
+            )
