@@ -286,7 +286,8 @@ LOST_WITHOUT_EVIDENCE = {
     "thread", ["update_once", "update_twice", "update_after_run", EPHEMERAL], indirect=True
 )
 def test_without_the_evidence_rule_update_state_threads_would_lose_their_value(thread, monkeypatch):
-    monkeypatch.setattr(channels, "_evidence", lambda view: frozenset())
+    for rule in ("_evidence", "_written_without_value"):
+        monkeypatch.setattr(channels, rule, lambda view: frozenset())
     with thread.open() as view:
         head = ("", oracle.head(view, thread.id))
         before = read_all(view, thread)[head]
