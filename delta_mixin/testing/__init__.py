@@ -18,43 +18,60 @@ if TYPE_CHECKING:
         RunDeletionSuite,
         SaverContract,
     )
-
-# Before the suites are imported: without it a failure is a bare `AssertionError`.
-pytest.register_assert_rewrite(
-    "delta_mixin.testing._contract",
-    "delta_mixin.testing._threads",
-    "delta_mixin.testing.contract",
-    "delta_mixin.testing.oracle",
-)
-
-# Imported on demand: the pytest plugin lives in this package, and loads in every run of pytest.
-_HOMES = {
-    "CopySuite": "contract",
-    "HistorySuite": "contract",
-    "KeepsetSuite": "contract",
-    "LongLifeSuite": "contract",
-    "PruneSuite": "contract",
-    "ReadingSuite": "contract",
-    "RunDeletionSuite": "contract",
-    "SaverContract": "contract",
-}
+    from delta_mixin.testing.histories import Channel, Step, ThreadHistory
+    from delta_mixin.testing.stateful import CleanupStateMachine, cleanup_settings
+    from delta_mixin.testing.strategies import (
+        Pruning,
+        prunings,
+        run_selections,
+        thread_histories,
+        thread_ids,
+    )
+    from delta_mixin.testing.writing import write_history
 
 __all__ = [
+    "Channel",
+    "CleanupStateMachine",
     "CopySuite",
     "HistorySuite",
     "KeepsetSuite",
     "LongLifeSuite",
     "PruneSuite",
+    "Pruning",
     "ReadingSuite",
     "RunDeletionSuite",
     "SaverContract",
+    "Step",
+    "ThreadHistory",
+    "cleanup_settings",
+    "prunings",
+    "run_selections",
+    "thread_histories",
+    "thread_ids",
+    "write_history",
 ]
+
+# Before these modules are imported: without it a failure is a bare `AssertionError`.
+pytest.register_assert_rewrite(
+    "delta_mixin.testing._contract",
+    "delta_mixin.testing._threads",
+    "delta_mixin.testing._twins",
+    "delta_mixin.testing.contract",
+    "delta_mixin.testing.oracle",
+    "delta_mixin.testing.stateful",
+)
+
+_MODULES = ("contract", "histories", "stateful", "strategies", "writing")
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    # On demand: the pytest plugin lives in this package, and loads in every run of pytest.
+    if name in __all__:
+        for module in _MODULES:
+            found = getattr(import_module(f"{__name__}.{module}"), name, None)
+            if found is not None:
+                return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -20,6 +20,7 @@ PURE_IMPORTS = {
     "datetime",
     "delta_mixin",
     "heapq",
+    "itertools",
     "typing",
     "uuid",
 }
