@@ -53,8 +53,10 @@ def tests(session: nox.Session, releases: str) -> None:
     if releases == "lowest" and session.python != "3.10":
         session.skip("the lowest releases are tested on the lowest Python")
     pins = LOWEST if releases == "lowest" else ("langgraph",)
-    # rich is for the quickstart, which the suite runs as well.
-    session.install(".[sqlite,testing]", *pins, "langgraph-checkpoint-conformance", "rich")
+    # rich is for the quickstart, which the suite runs as well; hatchling builds the wheel that a
+    # newcomer's project installs.
+    tools = ("langgraph-checkpoint-conformance", "rich", "hatchling")
+    session.install(".[sqlite,testing]", *pins, *tools)
     session.run("pytest", *session.posargs)
 
 
@@ -85,6 +87,13 @@ def corpus(session: nox.Session, releases: tuple[str, str, str]) -> None:
     # The order in which a node's branches are stored hangs on the hashes of their names.
     env = {"PYTHONHASHSEED": "0"}
     session.run("python", "tests/corpus/generate.py", *session.posargs, env=env)
+
+
+@nox.session(python="3.13")
+def planted(session: nox.Session) -> None:
+    """Write the page that tells which test catches which planted fault."""
+    session.install(".[sqlite,testing]", "langgraph")
+    session.run("python", "tests/planted/matrix.py")
 
 
 @nox.session

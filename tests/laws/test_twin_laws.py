@@ -7,15 +7,14 @@ take the thread's place. Reducers are deterministic, so states can only differ b
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass, field
-from datetime import datetime, timezone
-from typing import Annotated, Any, TypedDict
+from dataclasses import dataclass
+from typing import Annotated, TypedDict
 
 from hypothesis import given
 from hypothesis import strategies as st
 from langgraph.channels.delta import DeltaChannel
 from langgraph.graph import END, START, StateGraph
-from langgraph.types import Command, Send, interrupt
+from langgraph.types import Command, interrupt
 
 
 def append(state, writes):
@@ -155,7 +154,9 @@ def rounds(*inputs, most):
     """What is done in turns: an input, and often a cleanup behind it."""
     first = st.tuples(st.builds(Invoke, asks), st.none() | cleanups)
     later = st.tuples(st.one_of(*inputs), st.none() | cleanups)
-    return st.builds(lambda one, more: [one, *more], first, st.lists(later, min_size=2, max_size=most))
+    return st.builds(
+        lambda one, more: [one, *more], first, st.lists(later, min_size=2, max_size=most)
+    )
 
 
 class Twins:
@@ -267,9 +268,9 @@ class Twins:
 
     def compare(self, action):
         cleaned, twin = self.threads
-        assert seen(self.state(cleaned, subgraphs=True)) == seen(self.state(twin, subgraphs=True)), (
-            f"the newest states differ after {action}"
-        )
+        assert seen(self.state(cleaned, subgraphs=True)) == seen(
+            self.state(twin, subgraphs=True)
+        ), f"the newest states differ after {action}"
         for pair in self.pairs:
             states = [seen(self.state(t, i)) for t, i in zip(self.threads, pair, strict=True)]
             assert states[0] == states[1], f"states at {pair} differ after {action}"

@@ -14,6 +14,7 @@ from delta_mixin.testing import oracle
 from delta_mixin.testing._bridge import SyncView
 from delta_mixin.testing._contract.base import ContractBase, needs
 from delta_mixin.testing._threads import HandMadeThread
+from delta_mixin.testing.oracle import Stored
 
 
 class CopyTests(ContractBase):
@@ -38,6 +39,31 @@ class CopyTests(ContractBase):
         thread.expect_unchanged(before, thread.read(thread_id="copy"))
         listed = [s.checkpoint["id"] for s in view.list(view.config("copy"))]
         assert listed == [s.checkpoint["id"] for s in view.list(view.config("thread"))]
+
+    def test_a_copy_keeps_the_metadata(self, view: SyncView) -> None:
+        """Fails if only known keys are copied, counters are left out, or anything is added."""
+        thread = HandMadeThread(view)
+        ids = thread.grow(3, snapshot_at=(0,), run_id="run", user="someone", tags=["a", "b"])
+        _copy(thread, "copy")
+        expected = {i: Stored(thread.saved(i).metadata) for i in ids}
+        copied = (oracle.read(view, "copy", "", i, ()) for i in ids)
+        read = {i: reading and reading.metadata for i, reading in zip(ids, copied, strict=True)}
+        assert read == expected, f"read {read}, expected {expected}{thread.story('copy')}"
+
+    def test_a_copy_names_its_own_thread(self, view: SyncView) -> None:
+        """Fails if the source's thread id is copied along inside the rows.
+
+        Look at the configs that get_tuple() and list() return for a copy.
+        """
+        thread = HandMadeThread(view)
+        ids = thread.grow(3)
+        _copy(thread, "copy")
+        read = [view.get_tuple(view.config("copy", "", i)) for i in ids]
+        read += view.list(view.config("copy"))
+        assert len(read) == 6, f"read {read}{thread.story('copy')}"
+        configs = [c for saved in read for c in (saved.config, saved.parent_config) if c]
+        named = {str(config["configurable"]["thread_id"]) for config in configs}
+        assert named == {"copy"}, f"read {named}, expected 'copy'{thread.story('copy')}"
 
     def test_a_copy_keeps_the_parents(self, view: SyncView) -> None:
         """Fails if rows are chained by age instead of by the parents they had."""
