@@ -59,6 +59,9 @@ __all__ = [
 ]
 
 
+# pytest begins with the tests of the last base: the plainest ones, since others fail with them.
+
+
 class ReadingSuite(ReadingTests):
     """What is put is read back, in order. For any saver, with or without a mixin."""
 
@@ -67,19 +70,19 @@ class HistorySuite(HistoryTests):
     """`get_delta_channel_history` finds seeds and writes. For any saver, like `ReadingSuite`."""
 
 
-class KeepsetSuite(KeepsetTests, KeepsetParityTests):
+class KeepsetSuite(KeepsetParityTests, KeepsetTests):
     """`get_delta_channel_keepset` names what a checkpoint is rebuilt from."""
 
 
-class PruneSuite(PruneTests, PruneRuleTests, NamespaceTests, PruneParityTests, PruneLeftoverTests):
+class PruneSuite(PruneLeftoverTests, PruneParityTests, NamespaceTests, PruneRuleTests, PruneTests):
     """`prune` keeps what its arguments name and what that is rebuilt from, and nothing else."""
 
 
-class CopySuite(CopyTests, CopiedGraphTests, CopyParityTests, CopyLeftoverTests):
+class CopySuite(CopyLeftoverTests, CopyParityTests, CopiedGraphTests, CopyTests):
     """`copy_thread` makes a thread that reads like its source and shares nothing with it."""
 
 
-class RunDeletionSuite(RunTests, RunGraphTests, RunParityTests, RunLeftoverTests):
+class RunDeletionSuite(RunLeftoverTests, RunParityTests, RunGraphTests, RunTests):
     """`delete_for_runs` takes the rows of runs, but no value of any other run."""
 
 
@@ -87,7 +90,6 @@ class LongLifeSuite(LongLifeTests):
     """Real graphs on two threads, one of them cleaned again and again: both read the same."""
 
 
-# pytest begins with the tests of the last base: reading comes first, since all else fails with it.
 class SaverContract(
     LongLifeSuite,
     RunDeletionSuite,

@@ -29,8 +29,7 @@ TOP = """\
 
 A harness is worth what it catches. Each saver below is a sound one with one realistic fault; the
 test named beside it is the one about faults of its kind, and must fail. *Also* counts the other
-tests of the contract that fail, and {doc}`names them </howto/run_the_harness>` when you run it.
-The sound savers pass every test.
+tests of the contract that fail; the second table names them. The sound savers pass every test.
 
 Written by `nox -s planted`; a test holds the page to what the tests find.
 """
