@@ -67,7 +67,7 @@ class _PostgresTraits(CleanupHooks):
     """What both savers tell the operations."""
 
     NEWEST_ID_IS_HEAD = True
-    CLEANUP_BATCH_SIZE = 250
+    CLEANUP_BATCH_SIZE = 500
     CLEANUP_BATCH_ROWS = 20_000
 
     def _retry_after(self, error: Exception) -> bool:
