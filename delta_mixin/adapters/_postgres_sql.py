@@ -1,0 +1,210 @@
+"""The statements of the Postgres savers' hooks.
+
+1. A statement serves a whole batch of threads, so their number does not depend on the batch.
+2. Every statement names the thread ids, so that partitions by hash of `thread_id` are pruned:
+   when it is planned, or where rows are looked up one by one, when it runs.
+3. They run unprepared: a generic plan knows no ids.
+4. Rows are named by one JSON array of `[thread, namespace, [id, ...]]`, which costs a third of
+   dumping text arrays.
+5. Reads look rows up by primary key (`LATERAL ... LIMIT 1`), so they do not depend on estimates.
+6. Deletes are joins, planned from estimates that are worst for the few huge threads worth
+   cleaning. Nested loops and merges, which can compare all rows of a thread with all, are off
+   for them; what is left is hashed, and linear.
+7. Only rows and blobs that a plan names, or its rows reference, are deleted. What a run has
+   stored meanwhile or stores ahead of its checkpoint is referenced by none of them.
+8. Tables are swept in the order in which the host's `delete_thread` does: no deadlock with it.
+"""
+
+from __future__ import annotations
+
+LOCK_THREADS = """
+SELECT set_config('jit', 'off', true), count(pg_advisory_xact_lock(key)) FROM (
+    SELECT DISTINCT hashtextextended(thread_id, 'checkpoints'::regclass::oid::bigint) AS key
+    FROM unnest(%(threads)s::text[]) AS t (thread_id)
+    ORDER BY key
+) AS keys
+"""
+"""Seeded with the table, so that equal thread ids of two schemas do not wait for each other.
+The order is the same in every batch, so batches cannot deadlock."""
+
+NO_COMPILING = "SELECT set_config('jit', 'off', true)"
+"""How many rows are named is estimated high, so short statements would seem worth compiling."""
+
+LIST_ROWS = """
+SELECT thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id
+FROM checkpoints WHERE thread_id = ANY(%(threads)s::text[])
+"""
+
+COUNT_ROWS = """
+SELECT thread_id, count(*) FROM checkpoints
+WHERE thread_id = ANY(%(threads)s::text[]) GROUP BY thread_id
+"""
+
+LIST_RUN_THREADS = """
+SELECT DISTINCT thread_id FROM checkpoints WHERE metadata ->> 'run_id' = ANY(%(runs)s::text[])
+"""
+
+KEYS = """
+    SELECT g ->> 0 AS thread_id, g ->> 1 AS checkpoint_ns,
+        jsonb_array_elements_text(g -> 2) AS checkpoint_id
+    FROM jsonb_array_elements(%(keys)s::jsonb) AS g
+"""
+
+_IS_KEY = """
+    c.thread_id = k.thread_id
+    AND c.checkpoint_ns = k.checkpoint_ns AND c.checkpoint_id = k.checkpoint_id
+"""
+
+_IS_BLOB = """
+    b.thread_id = {0}.thread_id AND b.checkpoint_ns = {0}.checkpoint_ns
+    AND b.channel = {0}.channel AND b.version = {0}.version
+"""
+
+_ROW_OF_KEY = f"c.thread_id = ANY(%(threads)s::text[]) AND {_IS_KEY}"
+
+READ_METADATA = f"""
+SELECT k.thread_id, k.checkpoint_ns, k.checkpoint_id, c.metadata
+FROM ({KEYS}) AS k
+CROSS JOIN LATERAL (SELECT metadata FROM checkpoints c WHERE {_IS_KEY} LIMIT 1) AS c
+"""
+
+# As the host's reader has it: a blob of the row's own version, or a value inline. A stored
+# `None` counts as neither. Inline `true` with a blob behind it marks a snapshot.
+READ_CHECKPOINTS = f"""
+SELECT k.thread_id, k.checkpoint_ns, k.checkpoint_id, c.metadata,
+    (c.checkpoint ->> 'v')::int,
+    c.checkpoint -> 'channel_versions',
+    (
+        SELECT array_agg(ARRAY[v.key, (v.value = 'true')::text])
+        FROM jsonb_each(c.checkpoint -> 'channel_values') AS v WHERE v.value <> 'null'
+    ),
+    ARRAY(
+        SELECT v.key FROM jsonb_each_text(c.checkpoint -> 'channel_versions') AS v
+        CROSS JOIN LATERAL (
+            SELECT FROM checkpoint_blobs b
+            WHERE b.thread_id = k.thread_id AND b.checkpoint_ns = k.checkpoint_ns
+            AND b.channel = v.key AND b.version = v.value
+            AND b.type NOT IN ('empty', 'null')
+            LIMIT 1
+        ) AS stored
+    )
+FROM ({KEYS}) AS k
+CROSS JOIN LATERAL (
+    SELECT metadata, checkpoint FROM checkpoints c WHERE {_IS_KEY} LIMIT 1
+) AS c
+"""
+
+READ_WRITES = f"""
+SELECT k.thread_id, k.checkpoint_ns, k.checkpoint_id,
+    ARRAY(SELECT DISTINCT c.channel FROM checkpoint_writes c WHERE {_IS_KEY})
+FROM ({KEYS}) AS k
+"""
+
+PLAN_BY_HASHING = """
+SELECT set_config('enable_nestloop', 'off', true), set_config('enable_mergejoin', 'off', true)
+"""
+
+SETTINGS = """
+SELECT current_setting('enable_nestloop'), current_setting('enable_mergejoin'),
+    current_setting('jit')
+"""
+
+PLAN_AS_BEFORE = """
+SELECT set_config('enable_nestloop', %(nestloop)s, true),
+    set_config('enable_mergejoin', %(mergejoin)s, true), set_config('jit', %(jit)s, true)
+"""
+
+DELETE_THREADS = tuple(
+    f"DELETE FROM {table} WHERE thread_id = ANY(%(threads)s::text[])"
+    for table in ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
+)
+
+_NAMESPACE_OF = "b.thread_id = {0}.thread_id AND b.checkpoint_ns = {0}.checkpoint_ns"
+
+# All of it sees the rows as they were before; the parts run in the order of the tables. Versions
+# are looked up for the channels that have blobs, as taking each row's apart takes longer.
+SWEEP = f"""
+WITH k AS MATERIALIZED ({KEYS}), channels AS MATERIALIZED (
+    SELECT DISTINCT thread_id, checkpoint_ns, channel FROM checkpoint_blobs
+    WHERE thread_id = ANY(%(threads)s::text[])
+), gone AS (
+    DELETE FROM checkpoints c USING k WHERE {_ROW_OF_KEY}
+    RETURNING c.thread_id, c.checkpoint_ns, c.checkpoint -> 'channel_versions' AS versions
+), freed AS (
+    SELECT b.thread_id, b.checkpoint_ns, b.channel, gone.versions ->> b.channel AS version
+    FROM channels b JOIN gone ON {_NAMESPACE_OF.format("gone")}
+), used AS (
+    SELECT b.thread_id, b.checkpoint_ns, b.channel,
+        c.checkpoint -> 'channel_versions' ->> b.channel AS version
+    FROM channels b JOIN checkpoints c ON {_NAMESPACE_OF.format("c")}
+    WHERE c.thread_id = ANY(%(threads)s::text[]) AND NOT EXISTS (SELECT FROM k WHERE {_IS_KEY})
+), writes AS (
+    DELETE FROM checkpoint_writes c USING k WHERE {_ROW_OF_KEY}
+)
+DELETE FROM checkpoint_blobs b WHERE b.thread_id = ANY(%(threads)s::text[])
+AND EXISTS (SELECT FROM freed WHERE {_IS_BLOB.format("freed")})
+AND NOT EXISTS (SELECT FROM used WHERE {_IS_BLOB.format("used")})
+"""
+
+DROP_NAMESPACES = tuple(
+    f"""
+WITH dropped AS MATERIALIZED (
+    SELECT g ->> 0 AS thread_id, g ->> 1 AS checkpoint_ns
+    FROM jsonb_array_elements(%(dropped)s::jsonb) AS g
+)
+DELETE FROM {table} b USING dropped
+WHERE b.thread_id = ANY(%(threads)s::text[]) AND {_NAMESPACE_OF.format("dropped")}
+"""
+    for table in ("checkpoint_blobs", "checkpoint_writes")
+)
+
+DETACH = f"""
+WITH k AS MATERIALIZED ({KEYS})
+UPDATE checkpoints c SET parent_checkpoint_id = NULL FROM k WHERE {_ROW_OF_KEY}
+"""
+
+ORPHANS = """
+SELECT c.thread_id, c.checkpoint_ns, c.checkpoint_id, c.parent_checkpoint_id
+FROM checkpoints c
+WHERE c.thread_id = ANY(%(threads)s::text[]) AND c.parent_checkpoint_id IS NOT NULL
+AND NOT EXISTS (
+    SELECT FROM checkpoints p
+    WHERE p.thread_id = ANY(%(threads)s::text[]) AND p.thread_id = c.thread_id
+    AND p.checkpoint_ns = c.checkpoint_ns AND p.checkpoint_id = c.parent_checkpoint_id
+)
+"""
+
+TARGET_EXISTS = """
+SELECT EXISTS (SELECT FROM checkpoint_writes WHERE thread_id = %(target)s)
+    OR EXISTS (SELECT FROM checkpoint_blobs WHERE thread_id = %(target)s)
+"""
+
+COPY = f"""
+WITH k AS MATERIALIZED ({KEYS}), copied AS (
+    INSERT INTO checkpoints (
+        thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, type, checkpoint, metadata
+    )
+    SELECT %(target)s, c.checkpoint_ns, c.checkpoint_id, c.parent_checkpoint_id, c.type,
+        c.checkpoint, c.metadata
+    FROM checkpoints c JOIN k ON {_ROW_OF_KEY}
+    RETURNING checkpoint_ns, checkpoint -> 'channel_versions' AS versions
+), writes AS (
+    INSERT INTO checkpoint_writes (
+        thread_id, checkpoint_ns, checkpoint_id, task_id, idx, channel, type, blob, task_path
+    )
+    SELECT %(target)s, c.checkpoint_ns, c.checkpoint_id, c.task_id, c.idx, c.channel, c.type,
+        c.blob, c.task_path
+    FROM checkpoint_writes c JOIN k ON {_ROW_OF_KEY}
+), blobs AS (
+    INSERT INTO checkpoint_blobs (thread_id, checkpoint_ns, channel, version, type, blob)
+    SELECT %(target)s, b.checkpoint_ns, b.channel, b.version, b.type, b.blob
+    FROM checkpoint_blobs b JOIN (
+        SELECT DISTINCT copied.checkpoint_ns, v.key AS channel, v.value AS version
+        FROM copied CROSS JOIN LATERAL jsonb_each_text(copied.versions) AS v
+    ) AS used
+    ON b.checkpoint_ns = used.checkpoint_ns
+    AND b.channel = used.channel AND b.version = used.version
+    WHERE b.thread_id = ANY(%(threads)s::text[])
+)
+SELECT count(*) FROM copied
+"""
