@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 from delta_mixin.testing import oracle
 from delta_mixin.testing._bridge import SyncView
@@ -10,12 +11,13 @@ from delta_mixin.testing._contract.base import ContractBase
 from delta_mixin.testing._deadline import within_patience
 from delta_mixin.testing._threads import HandMadeThread
 
-NEIGHBOURS = ("u_2", "u%", "U", "u ", "uu", "7", "ü", "u:1", "*")
-"""Ids that a prefix, a pattern or a careless comparison takes for thread `u` or thread `u_`."""
-
 
 class PruneTests(ContractBase):
     """The newest checkpoint reads back as before, and nothing else stays."""
+
+    neighbours: ClassVar[Sequence[str]] = ("u_2", "u%", "U", "u ", "uu", "7", "ü", "u:1", "*")
+    """Ids that a prefix, a pattern or a careless comparison takes for thread `u` or `u_`; leave
+    out those that the saver refuses to store."""
 
     def test_prune_keeps_the_head_and_what_it_is_rebuilt_from(self, view: SyncView) -> None:
         """Fails if rows between the head and its snapshot are deleted, or older ones kept."""
@@ -171,7 +173,7 @@ class PruneTests(ContractBase):
 
     def test_prune_leaves_other_threads_alone(self, view: SyncView) -> None:
         """Fails if ids are matched by prefix, by pattern, or without regard to case."""
-        others = [HandMadeThread(view, name) for name in NEIGHBOURS]
+        others = [HandMadeThread(view, name) for name in self.neighbours]
         threads = [HandMadeThread(view, "u"), HandMadeThread(view, "u_")]
         for each in (*others, *threads):
             each.grow(4, snapshot_at=(2,))
