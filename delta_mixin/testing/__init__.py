@@ -11,5 +11,11 @@ pytest.register_assert_rewrite(
 )
 
 from delta_mixin.testing.contract import SaverContract  # noqa: E402
+from delta_mixin.testing.probe import (  # noqa: E402
+    HookAdvice,
+    ProbeReport,
+    aprobe_saver,
+    probe_saver,
+)
 
-__all__ = ["SaverContract"]
+__all__ = ["HookAdvice", "ProbeReport", "SaverContract", "aprobe_saver", "probe_saver"]

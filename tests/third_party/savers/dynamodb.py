@@ -39,8 +39,10 @@ class DeltaDynamoDBSaver(DeltaChannelAwarePruneMixin, CopyAndDeleteForRunsMixin,
 
 
 @contextmanager
-def open_saver(where: str) -> Iterator[DeltaDynamoDBSaver]:
-    saver = _connected(where)
+def open_saver(
+    where: str, saver_class: type[DynamoDBSaver] = DeltaDynamoDBSaver
+) -> Iterator[DynamoDBSaver]:
+    saver = _connected(where, saver_class)
     with suppress(saver.client.exceptions.ResourceNotFoundException):
         saver.client.delete_table(TableName=saver.table_name)
     saver.client.create_table(
@@ -58,7 +60,10 @@ def open_saver(where: str) -> Iterator[DeltaDynamoDBSaver]:
 
 
 @cache
-def _connected(where: str) -> DeltaDynamoDBSaver:
+def _connected(where: str, saver_class: type[DynamoDBSaver]) -> DynamoDBSaver:
     # A client takes a second to make: all tests share one, and each gets a new table.
     session = boto3.Session("none", "none", region_name="eu-west-1")
-    return DeltaDynamoDBSaver("checkpoints", session, endpoint_url=where)
+    return saver_class("checkpoints", session, endpoint_url=where)
+
+
+UPSTREAM = DynamoDBSaver

@@ -49,10 +49,13 @@ def _below(txn: lmdb.Transaction, db: object, prefix: bytes) -> list[bytes]:
 
 
 @contextmanager
-def open_saver(where: str) -> Iterator[DeltaLMDBSaver]:
+def open_saver(where: str, saver_class: type[LMDBSaver] = DeltaLMDBSaver) -> Iterator[LMDBSaver]:
     with lmdb.open(where, max_dbs=2, map_size=1 << 28, sync=False) as env:
-        saver = DeltaLMDBSaver(env)
+        saver = saver_class(env)
         with env.begin(write=True) as txn:
             txn.drop(saver._db, delete=False)
             txn.drop(saver._writes_db, delete=False)
         yield saver
+
+
+UPSTREAM = LMDBSaver

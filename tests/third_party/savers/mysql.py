@@ -49,9 +49,11 @@ class DeltaAIOMySQLSaver(DeltaChannelAwarePruneMixin, CopyAndDeleteForRunsMixin,
 
 
 @contextmanager
-def open_saver(where: str) -> Iterator[DeltaPyMySQLSaver]:
+def open_saver(
+    where: str, saver_class: type[PyMySQLSaver] = DeltaPyMySQLSaver
+) -> Iterator[PyMySQLSaver]:
     _make_tables(where)
-    with DeltaPyMySQLSaver.from_conn_string(where) as saver:
+    with saver_class.from_conn_string(where) as saver:
         with saver._cursor(pipeline=True) as cursor:
             for table in ("checkpoints", "checkpoint_blobs", "checkpoint_writes"):
                 cursor.execute(f"DELETE FROM {table}")
@@ -59,10 +61,12 @@ def open_saver(where: str) -> Iterator[DeltaPyMySQLSaver]:
 
 
 @asynccontextmanager
-async def open_async_saver(where: str) -> AsyncIterator[DeltaAIOMySQLSaver]:
+async def open_async_saver(
+    where: str, saver_class: type[AIOMySQLSaver] = DeltaAIOMySQLSaver
+) -> AsyncIterator[AIOMySQLSaver]:
     with open_saver(where):
         pass  # leaves empty tables
-    async with DeltaAIOMySQLSaver.from_conn_string(where) as saver:
+    async with saver_class.from_conn_string(where) as saver:
         yield saver
 
 
@@ -71,3 +75,6 @@ def _make_tables(where: str) -> None:
     # Twenty migrations: once for all tests, not for each.
     with PyMySQLSaver.from_conn_string(where) as saver:
         saver.setup()
+
+
+UPSTREAM, ASYNC_UPSTREAM = PyMySQLSaver, AIOMySQLSaver

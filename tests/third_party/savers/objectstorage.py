@@ -41,13 +41,18 @@ class DeltaObjectStorageSaver(
 
 
 @contextmanager
-def open_saver(where: str) -> Iterator[DeltaObjectStorageSaver]:
+def open_saver(
+    where: str, saver_class: type[ObjectStorageSaver] = DeltaObjectStorageSaver
+) -> Iterator[ObjectStorageSaver]:
     root = f"{where}/objects"
     shutil.rmtree(root, ignore_errors=True)
-    saver = DeltaObjectStorageSaver.from_conn_string(f"file://{root}")
+    saver = saver_class.from_conn_string(f"file://{root}")
     yield saver
     # Upstream stops its event loop when the saver is collected, but does not close it.
     if loop := saver._bg_loop:
         loop.call_soon_threadsafe(loop.stop)
         saver._bg_thread.join()
         loop.close()
+
+
+UPSTREAM = ObjectStorageSaver

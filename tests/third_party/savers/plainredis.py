@@ -19,7 +19,9 @@ class DeltaRedisSaver(DeltaChannelAwarePruneMixin, CopyAndDeleteForRunsMixin, Re
         for plan in plans:
             thread_id, pipe = plan.thread_id, self.client.pipeline()  # all or nothing
             for key in plan.doomed:
-                pipe.delete(self._key_checkpoint(thread_id, *key), self._key_writes(thread_id, *key))
+                pipe.delete(
+                    self._key_checkpoint(thread_id, *key), self._key_writes(thread_id, *key)
+                )
                 pipe.zrem(self._key_index(thread_id, key.checkpoint_ns), key.checkpoint_id)
             for blob in plan.dead_blobs:
                 pipe.delete(self._key_blob(thread_id, *blob))
@@ -37,8 +39,11 @@ class DeltaRedisSaver(DeltaChannelAwarePruneMixin, CopyAndDeleteForRunsMixin, Re
 
 
 @contextmanager
-def open_saver(where: str) -> Iterator[DeltaRedisSaver]:
-    saver = DeltaRedisSaver(url=f"redis://{where}/0")
+def open_saver(where: str, saver_class: type[RedisSaver] = DeltaRedisSaver) -> Iterator[RedisSaver]:
+    saver = saver_class(url=f"redis://{where}/0")
     saver.client.flushdb()
     yield saver
     saver.close()
+
+
+UPSTREAM = RedisSaver

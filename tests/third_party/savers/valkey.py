@@ -41,7 +41,12 @@ class DeltaValkeySaver(DeltaChannelAwarePruneMixin, CopyAndDeleteForRunsMixin, V
 
 
 @contextmanager
-def open_saver(where: str) -> Iterator[DeltaValkeySaver]:
-    with DeltaValkeySaver.from_conn_string(f"valkey://{where}/1") as saver:
+def open_saver(
+    where: str, saver_class: type[ValkeySaver] = DeltaValkeySaver
+) -> Iterator[ValkeySaver]:
+    with saver_class.from_conn_string(f"valkey://{where}/1") as saver:
         saver.client.flushdb()
         yield saver
+
+
+UPSTREAM = ValkeySaver
