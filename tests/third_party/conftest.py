@@ -40,20 +40,30 @@ def pytest_sessionfinish(session, exitstatus):
 
 
 @pytest.fixture(scope="session")
-def third_party():
-    """The module of a saver and where its server listens; started when it is first asked for."""
+def third_party_server():
+    """Where a server listens; each is started when it is first asked for."""
     where = {}
     with ExitStack() as running:
 
-        def find(name, server):
-            saver = pytest.importorskip(f"savers.{name}", exc_type=ImportError)
-            if server not in where:
+        def start(name):
+            if name not in where:
                 try:
-                    where[server] = running.enter_context(servers.SERVERS[server]())
+                    where[name] = running.enter_context(servers.SERVERS[name]())
                 except servers.MissingProgramError as missing:
-                    where[server] = missing
-            if isinstance(where[server], servers.MissingProgramError):
-                pytest.skip(str(where[server]))
-            return saver, where[server]
+                    where[name] = missing
+            if isinstance(where[name], servers.MissingProgramError):
+                pytest.skip(str(where[name]))
+            return where[name]
 
-        yield find
+        yield start
+
+
+@pytest.fixture(scope="session")
+def third_party(third_party_server):
+    """The module of a saver and where its server listens."""
+
+    def find(name, server):
+        module = pytest.importorskip(f"savers.{name}", exc_type=ImportError)
+        return module, third_party_server(server)
+
+    return find

