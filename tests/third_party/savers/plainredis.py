@@ -17,24 +17,22 @@ class DeltaRedisSaver(DeltaChannelAwarePruneMixin, CopyAndDeleteForRunsMixin, Re
 
     def _delete_checkpoint_rows(self, plans: Sequence[CleanupPlan]) -> None:
         for plan in plans:
-            thread_id, pipe = plan.thread_id, self.client.pipeline()  # all or nothing
+            t, pipe = plan.thread_id, self.client.pipeline()  # all or nothing
             for key in plan.doomed:
-                pipe.delete(
-                    self._key_checkpoint(thread_id, *key), self._key_writes(thread_id, *key)
-                )
-                pipe.zrem(self._key_index(thread_id, key.checkpoint_ns), key.checkpoint_id)
+                pipe.delete(self._key_checkpoint(t, *key), self._key_writes(t, *key))
+                pipe.zrem(self._key_index(t, key.checkpoint_ns), key.checkpoint_id)
             for blob in plan.dead_blobs:
-                pipe.delete(self._key_blob(thread_id, *blob))
+                pipe.delete(self._key_blob(t, *blob))
             for ns in plan.dropped_namespaces:
-                pipe.hdel(self._key_threads(), self._key_index(thread_id, ns))
-            for row in [self._key_checkpoint(thread_id, *key) for key in plan.detached]:
+                pipe.hdel(self._key_threads(), self._key_index(t, ns))
+            for row in [self._key_checkpoint(t, *key) for key in plan.detached]:
                 stored = self.serde.loads_typed(_unpack_typed(self.client.get(row)))
                 mended = self.serde.dumps_typed({**stored, "parent_id": None})
                 pipe.set(row, _pack_typed(*mended), keepttl=True)
             for ns, head in plan.heads.items():
                 if head:  # the head is the last in the timeline
-                    seq = self.client.incr(self._key_seq())
-                    pipe.zadd(self._key_index(thread_id, ns), {head: seq})
+                    last = self.client.incr(self._key_seq())
+                    pipe.zadd(self._key_index(t, ns), {head: last})
             pipe.execute()
 
 
