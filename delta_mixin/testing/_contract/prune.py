@@ -151,6 +151,18 @@ class PruneTests(ContractBase):
         thread.expect_unchanged(before, after, [head])
         thread.expect_rows(after, [head])
 
+    def test_prune_takes_the_values_of_deleted_rows(self, view: SyncView) -> None:
+        """Fails if values stay behind: a row that names their version would read them."""
+        thread = HandMadeThread(view, delta=())
+        old = thread.put(plain={"topic": ["old"]})
+        thread.put(plain={"topic": ["new"]})
+        saved = view.get_tuple(view.config(thread.thread_id, "", old))
+        _prune(thread)
+        again = {**saved.checkpoint, "channel_values": {}}
+        view.put(view.config(thread.thread_id), again, saved.metadata, {})
+        left = view.get_tuple(view.config(thread.thread_id, "", old)).checkpoint["channel_values"]
+        assert left == {}, f"left behind: {left}{thread.story()}"
+
     def test_prune_twice_changes_nothing_more(self, view: SyncView) -> None:
         """Fails if what one prune keeps is judged differently by the next."""
         thread = HandMadeThread(view)
