@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         SaverContract,
     )
     from delta_mixin.testing.histories import Channel, Step, ThreadHistory
+    from delta_mixin.testing.probe import HookAdvice, ProbeReport, aprobe_saver, probe_saver
     from delta_mixin.testing.stateful import CleanupStateMachine, cleanup_settings
     from delta_mixin.testing.strategies import (
         Pruning,
@@ -34,8 +35,10 @@ __all__ = [
     "CleanupStateMachine",
     "CopySuite",
     "HistorySuite",
+    "HookAdvice",
     "KeepsetSuite",
     "LongLifeSuite",
+    "ProbeReport",
     "PruneSuite",
     "Pruning",
     "ReadingSuite",
@@ -43,7 +46,9 @@ __all__ = [
     "SaverContract",
     "Step",
     "ThreadHistory",
+    "aprobe_saver",
     "cleanup_settings",
+    "probe_saver",
     "prunings",
     "run_selections",
     "thread_histories",
@@ -61,7 +66,7 @@ pytest.register_assert_rewrite(
     "delta_mixin.testing.stateful",
 )
 
-_MODULES = ("contract", "histories", "stateful", "strategies", "writing")
+_MODULES = ("contract", "histories", "probe", "stateful", "strategies", "writing")
 
 
 def __getattr__(name: str) -> Any:

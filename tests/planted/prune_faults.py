@@ -97,6 +97,17 @@ class DanglingParent(DeltaSqliteSaver):
         super()._delete_checkpoint_rows([replace(p, detached=()) for p in plans])
 
 
+class StrangerForAParent(DeltaInMemorySaver):
+    """Hangs the oldest kept row below the newest one, so that its parent is stored."""
+
+    def _delete_checkpoint_rows(self, plans):
+        super()._delete_checkpoint_rows(plans)
+        for plan in plans:
+            for ns, checkpoint_id in plan.detached:
+                stored = self.storage[plan.thread_id][ns]
+                stored[checkpoint_id] = (*stored[checkpoint_id][:2], max(stored))
+
+
 class LosesMetadata(DeltaSqliteSaver):
     """Writes kept rows anew with the metadata it knows."""
 
@@ -436,6 +447,11 @@ FAULTS = [
         "test_prune_takes_ended_subgraph_calls_with_their_root",
     ),
     ("dangling parent left", DanglingParent, "test_prune_leaves_no_pointer_to_a_deleted_parent"),
+    (
+        "a stranger for a parent",
+        StrangerForAParent,
+        "test_prune_leaves_no_pointer_to_a_deleted_parent",
+    ),
     (
         "head pointer not moved",
         HeadPointerNotMoved,

@@ -208,6 +208,24 @@ class SortsIndexesAsText(DeltaInMemorySaver):
         return saved._replace(pending_writes=writes)
 
 
+class ReplaysIndexesAsText(DeltaInMemorySaver):
+    """Replays the writes of a channel by their positions as text."""
+
+    def get_delta_channel_history(self, *, config, channels):
+        found = super().get_delta_channel_history(config=config, channels=channels)
+        for history in found.values():
+            stored = list(enumerate(history["writes"]))
+            history["writes"] = [w for _, w in sorted(stored, key=lambda each: str(each[0]))]
+        return found
+
+
+class RepeatsVersions(DeltaInMemorySaver):
+    """Counts versions up, so that the branches of a fork share them, and values with them."""
+
+    def get_next_version(self, current, channel):
+        return (current or 0) + 1
+
+
 class GuessesParents(DeltaInMemorySaver):
     """Takes the checkpoint before, by id, for the parent."""
 
@@ -326,6 +344,16 @@ FAULTS = [
         "adds writes up that are put again",
         AddsWritesUp,
         "test_writes_that_are_put_again_are_read_once",
+    ),
+    (
+        "replays a task's writes in the order of their indexes as text",
+        ReplaysIndexesAsText,
+        "test_history_keeps_the_order_of_one_tasks_writes",
+    ),
+    (
+        "repeats versions on the branches of a fork",
+        RepeatsVersions,
+        "test_each_branch_of_a_fork_reads_its_own_values",
     ),
     ("guesses parents from ids", GuessesParents, "test_parents_come_back"),
     (

@@ -67,6 +67,10 @@ class ContractBase:
     lists_all_threads: ClassVar[bool] = True
     """Whether `delete_for_runs` without `thread_ids` finds the threads of a run."""
 
+    neighbours: ClassVar[Sequence[str]] = ("u_2", "u%", "U", "u ", "uu", "7", "ü", "u:1", "*")
+    """Ids that a prefix, a pattern or a careless comparison takes for thread `u` or `u_`; leave
+    out those that the saver refuses to store."""
+
     expected_failures: ClassVar[Mapping[str, str]] = {}
     """Tests that a known fault of the saver fails, each with its reason; one that passes after
     all fails the run. A name is that of a test, or `test_name[async]` for one side of it."""

@@ -200,7 +200,7 @@ class ReadingTests(ContractBase):
 
         Look at how list(), get_tuple() and delete_thread() match the thread.
         """
-        threads = [HandMadeThread(view, name) for name in ("u", "u_2", "uu", "U")]
+        threads = [HandMadeThread(view, name) for name in ("u", *self.neighbours)]
         ids = [[*each.grow(2), *each.grow(1, ns="child")] for each in threads]
         before = [each.read() for each in threads]
         for each, own, read in zip(threads, ids, before, strict=True):
