@@ -1,0 +1,253 @@
+"""The library's statements as migration files to commit, review and apply as the schema owner.
+
+1. A version row is written only after its statement succeeded, and never before those of all
+   earlier statements: the highest row is what `PostgresSaver.setup()` goes by.
+2. A fresh schema is one transactional file. Its tables are empty, so index builds need not be
+   concurrent; the rest of the text is the library's own.
+3. An upgrade keeps the library's order. From the first concurrent build on, everything goes to a
+   second file that runs outside a transaction, one statement at a time.
+4. A concurrent build that fails leaves an invalid index behind, which IF NOT EXISTS then takes
+   for the real one. So each build is verified in the catalog before its version row.
+5. Files can be applied again: statements pass over what exists.
+6. The same input gives the same text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from delta_mixin.schema._alembic import revision_body
+from delta_mixin.schema._library import (
+    LIBRARY,
+    VERSION_TABLE,
+    installed_statements,
+    installed_version,
+)
+from delta_mixin.schema._sql import Statement, split
+from delta_mixin.schema._verify import verified_build, verified_drop
+from delta_mixin.schema.errors import UnsupportedStatementError
+
+__all__ = ["Migration", "MigrationFile", "MigrationStep", "render_migration"]
+
+
+@dataclass(frozen=True)
+class MigrationStep:
+    """Statements that stand or fall together.
+
+    Attributes:
+        labelled: In order, what each statement is for, and the statement with its semicolon.
+        in_transaction: They form one transaction; otherwise each runs by itself, outside any.
+    """
+
+    labelled: tuple[tuple[str, str], ...]
+    in_transaction: bool
+
+
+@dataclass(frozen=True)
+class MigrationFile:
+    """One file to commit.
+
+    Attributes:
+        name: A file name without directory.
+        in_transaction: Whether to run it in one transaction, or outside any.
+        statements: The statements one by one, for a runner that takes them so.
+        text: The file's content.
+    """
+
+    name: str
+    in_transaction: bool
+    statements: tuple[str, ...]
+    text: str
+
+
+@dataclass(frozen=True)
+class Migration:
+    """A rendered migration.
+
+    Attributes:
+        header: Comment lines that name library, version and statement range.
+        steps: The steps in order.
+        first: Version of the first statement.
+        last: Version of the last statement.
+    """
+
+    header: tuple[str, ...]
+    steps: tuple[MigrationStep, ...]
+    first: int
+    last: int
+
+    @property
+    def files(self) -> tuple[MigrationFile, ...]:
+        """The plain SQL form: no file when there is nothing to do, at most two."""
+        inside = [step for step in self.steps[:1] if step.in_transaction]
+        outside = self.steps[len(inside) :]
+        stem = f"checkpointer_v{self.last}"
+        if self.first:
+            stem = f"checkpointer_v{self.first - 1}_to_v{self.last}"
+        files = []
+        if inside:
+            files.append(self._file(f"{stem}.sql", inside, _INSIDE))
+        if outside:
+            files.append(self._file(f"{stem}_outside_transaction.sql", outside, _OUTSIDE))
+        return tuple(files)
+
+    @property
+    def alembic(self) -> str:
+        """The Alembic form: imports, `upgrade()` and `downgrade()` of one revision."""
+        return revision_body(
+            self.header, [(step.labelled, step.in_transaction) for step in self.steps]
+        )
+
+    def _file(self, name: str, steps: Sequence[MigrationStep], how: _How) -> MigrationFile:
+        statements: list[str] = []
+        blocks = ["\n".join([*how.marker, *self.header, *how.advice])]
+        for step in steps:
+            body = step.labelled
+            if step.in_transaction and not how.in_transaction and len(body) > 1:
+                body = (("together", "BEGIN;"), *body, ("", "COMMIT;"))
+            statements += [statement for _, statement in body]
+            blocks += [f"-- {label}\n{sql}" if label else sql for label, sql in body]
+        return MigrationFile(
+            name, how.in_transaction, tuple(statements), "\n\n".join(blocks) + "\n"
+        )
+
+
+@dataclass(frozen=True)
+class _How:
+    in_transaction: bool
+    marker: tuple[str, ...]
+    advice: tuple[str, ...]
+
+
+_INSIDE = _How(
+    True,
+    (),
+    (
+        "-- Run as the schema owner, in one transaction:",
+        "--   psql --single-transaction -v ON_ERROR_STOP=1 -f FILE",
+    ),
+)
+_OUTSIDE = _How(
+    False,
+    # The first line is sqlx's own mark; other tools have a setting for it.
+    ("-- no-transaction",),
+    (
+        "-- Run as the schema owner, OUTSIDE a transaction, one statement at a time:",
+        "--   psql -v ON_ERROR_STOP=1 -f FILE",
+        "-- After a failure drop the invalid index that is named, then run the file again.",
+    ),
+)
+
+
+def render_migration(
+    statements: Sequence[str] | None = None,
+    *,
+    from_version: int | None = None,
+    source: str | None = None,
+) -> Migration:
+    """Render a list of migration statements for review; nothing is connected to.
+
+    Args:
+        statements: The list, a statement's version being its position. Default: the installed
+            `PostgresSaver.MIGRATIONS`.
+        from_version: Version the database is at, for an upgrade of live tables. Default: the
+            schema is fresh.
+        source: Library and release for the header. Default: the installed release, or "a given
+            list of statements".
+
+    Returns:
+        The migration; its `files` are the SQL to commit, `alembic` is the same as a revision.
+
+    Raises:
+        UnsupportedStatementError: A statement cannot be carried over faithfully.
+        ValueError: `from_version` is not a version of the list.
+    """
+    if source is None:
+        named = statements is None
+        source = f"{LIBRARY} {installed_version()}" if named else "a given list of statements"
+    listed = installed_statements() if statements is None else tuple(statements)
+    last = len(listed) - 1
+    if from_version is not None and not 0 <= from_version <= last:
+        raise ValueError(
+            f"from_version={from_version}: the list has versions 0 to {last}; "
+            "leave from_version out for a fresh schema"
+        )
+    first = 0 if from_version is None else from_version + 1
+    entries = [_entry(version, listed[version]) for version in range(first, last + 1)]
+    steps = _fresh(entries) if from_version is None else _upgrade(entries)
+    span = _span(first, last) if entries else "nothing to do"
+    state = "fresh schema" if from_version is None else f"upgrade from version {from_version}"
+    header = (
+        f"-- Checkpointer schema of {' '.join(source.split())}: {span} ({state}).",
+        "-- Written by delta_mixin.schema. Do not edit: render again when the pin changes.",
+    )
+    return Migration(header, tuple(steps), first, last)
+
+
+_Entry = tuple[int, tuple[Statement, ...]]
+
+
+def _entry(version: int, sql: str) -> _Entry:
+    statements = split(sql, version=version)
+    for statement in statements:
+        if reason := statement.refusal:
+            raise UnsupportedStatementError(version, statement.text, reason)
+    return version, tuple(statement.repeatable() for statement in statements)
+
+
+def _span(first: int, last: int) -> str:
+    return f"statement {first}" if first == last else f"statements {first} to {last}"
+
+
+def _recorded(versions: Sequence[int]) -> str:
+    rows = ", ".join(f"({version})" for version in versions)
+    return f"INSERT INTO {VERSION_TABLE} (v) VALUES {rows} ON CONFLICT DO NOTHING;"
+
+
+def _fresh(entries: Sequence[_Entry]) -> Iterator[MigrationStep]:
+    plain = [(v, tuple(s.without_concurrently() for s in parts)) for v, parts in entries]
+    if plain:
+        yield _together(plain)
+
+
+def _upgrade(entries: Sequence[_Entry]) -> Iterator[MigrationStep]:
+    plain: list[_Entry] = []
+    for version, parts in entries:
+        if not any(s.builds_concurrently or s.drops_concurrently for s in parts):
+            plain.append((version, parts))
+            continue
+        if plain:
+            yield _together(plain)
+            plain = []
+        yield MigrationStep(_apart(version, parts), False)
+    if plain:
+        yield _together(plain)
+
+
+def _together(entries: Sequence[_Entry]) -> MigrationStep:
+    labelled = [(f"statement {v}", s.terminated) for v, parts in entries for s in parts]
+    record = _recorded([version for version, _ in entries])
+    return MigrationStep((*labelled, ("recorded as applied", record)), True)
+
+
+def _apart(version: int, parts: Sequence[Statement]) -> tuple[tuple[str, str], ...]:
+    """The statement by itself, then its verification, which ends in the version row."""
+    statements = [s for s in parts if not s.is_comment]
+    if len(statements) > 1:
+        # Sent as one string, as setup() does, the server would refuse it as well.
+        reason = "a concurrent index build or drop cannot share its version with other statements"
+        raise UnsupportedStatementError(version, "; ".join(s.text for s in statements), reason)
+    (statement,) = statements
+    record = _recorded([version])
+    if statement.builds_concurrently:
+        verified = verified_build(*statement.index_and_table(), record)
+    else:
+        dropped = statement.dropped_indexes()
+        if len(dropped) > 1:  # so says the server, too
+            raise UnsupportedStatementError(version, statement.text, "it drops several indexes")
+        verified = verified_drop(dropped[0], record)
+    return (
+        (f"statement {version}", statement.terminated),
+        ("recorded as applied, once verified", verified),
+    )
