@@ -109,9 +109,7 @@ def _breaks(difference: Difference, found: Shape) -> bool:
     if difference.kind != "unexpected":
         return True
     table = found.tables[difference.table]
-    if difference.part in table.columns:
-        column = table.columns[difference.part]
+    if difference.what == "column":
+        column = table.columns[difference.name]
         return not column.nullable and column.default is None
-    if difference.part in table.indexes:
-        return table.indexes[difference.part].definition.startswith("CREATE UNIQUE")
-    return False
+    return table.indexes[difference.name].definition.startswith("CREATE UNIQUE")

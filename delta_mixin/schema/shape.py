@@ -36,7 +36,8 @@ class Column:
     Attributes:
         type: As the server writes it.
         nullable: Whether it may be null.
-        default: The expression, if there is one; a generated column's expression too.
+        default: The expression, if there is one; a generated column's expression too, and
+            `identity` for an identity column.
     """
 
     type: str
@@ -79,14 +80,16 @@ class Difference:
 
     Attributes:
         kind: `"missing"`, `"unexpected"`, `"changed"` or `"invalid"`.
+        what: `"table"`, `"column"`, `"primary key"` or `"index"`.
         table: The table.
-        part: The column or index, or `None` for the table itself and its primary key.
+        name: The column or index; the table otherwise.
         text: The difference as a sentence.
     """
 
     kind: str
+    what: str
     table: str
-    part: str | None
+    name: str
     text: str
 
     def __str__(self) -> str:
@@ -124,7 +127,7 @@ SELECT coalesce(
 
 _COLUMNS = """
 SELECT c.relname, a.attname, format_type(a.atttypid, a.atttypmod), NOT a.attnotnull,
-       pg_get_expr(d.adbin, d.adrelid)
+       CASE WHEN a.attidentity <> '' THEN 'identity' ELSE pg_get_expr(d.adbin, d.adrelid) END
 FROM pg_class c
 JOIN pg_namespace n ON n.oid = c.relnamespace
 LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
@@ -189,9 +192,9 @@ def _differences(expected: Shape, found: Shape) -> Iterator[Difference]:
     for name in sorted({*expected.tables, *found.tables}):
         wanted, there = expected.tables.get(name), found.tables.get(name)
         if there is None:
-            yield Difference("missing", name, None, f"table {name} is missing")
+            yield Difference("missing", "table", name, name, f"table {name} is missing")
         elif wanted is None:
-            yield Difference("unexpected", name, None, f"table {name} is unexpected")
+            yield Difference("unexpected", "table", name, name, f"table {name} is unexpected")
         else:
             yield from _columns(name, wanted, there)
             yield from _primary_key(name, wanted, there)
@@ -203,12 +206,12 @@ def _columns(table: str, wanted: Table, there: Table) -> Iterator[Difference]:
         want, have = wanted.columns.get(name), there.columns.get(name)
         what = f"column {table}.{name}"
         if have is None:
-            yield Difference("missing", table, name, f"{what} is missing")
+            yield Difference("missing", "column", table, name, f"{what} is missing")
         elif want is None:
-            yield Difference("unexpected", table, name, f"{what} is unexpected")
+            yield Difference("unexpected", "column", table, name, f"{what} is unexpected")
         elif want != have:
             text = f"{what} is {_column(have)}, expected {_column(want)}"
-            yield Difference("changed", table, name, text)
+            yield Difference("changed", "column", table, name, text)
 
 
 def _column(column: Column) -> str:
@@ -221,7 +224,7 @@ def _primary_key(table: str, wanted: Table, there: Table) -> Iterator[Difference
     if wanted.primary_key != there.primary_key:
         want, have = (", ".join(t.primary_key) or "none" for t in (wanted, there))
         text = f"primary key of {table} is ({have}), expected ({want})"
-        yield Difference("changed", table, None, text)
+        yield Difference("changed", "primary key", table, table, text)
 
 
 def _indexes(table: str, wanted: Table, there: Table) -> Iterator[Difference]:
@@ -229,17 +232,17 @@ def _indexes(table: str, wanted: Table, there: Table) -> Iterator[Difference]:
         want, have = wanted.indexes.get(name), there.indexes.get(name)
         what = f"index {name} on {table}"
         if have is None:
-            yield Difference("missing", table, name, f"{what} is missing")
+            yield Difference("missing", "index", table, name, f"{what} is missing")
             continue
         if not have.valid:
             text = (
                 f"{what} is invalid, as a failed concurrent build leaves it: "
                 "DROP INDEX CONCURRENTLY it, then build it again"
             )
-            yield Difference("invalid", table, name, text)
+            yield Difference("invalid", "index", table, name, text)
         if want is None:
             text = f"{what} is unexpected: {have.definition}"
-            yield Difference("unexpected", table, name, text)
+            yield Difference("unexpected", "index", table, name, text)
         elif want.definition != have.definition:
             text = f"{what} is {have.definition}, expected {want.definition}"
-            yield Difference("changed", table, name, text)
+            yield Difference("changed", "index", table, name, text)
