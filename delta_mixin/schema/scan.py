@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from delta_mixin.schema._kinds import Kind, known_export
-from delta_mixin.schema._module_scan import ModuleScan
+from delta_mixin.schema._module_scan import ModuleScan, Resolve
 
 __all__ = ["SetupCall", "assert_no_setup_calls", "find_setup_calls"]
 
@@ -19,6 +20,8 @@ _SKIPPED = frozenset(
     ("__pycache__", "build", "dist", "node_modules", "site-packages", "venv", "virtualenv")
 )
 _ROUNDS = 10
+# A file that holds none of these, and no name of one that does, has nothing to be found.
+_WORDS = ("langgraph", "delta_mixin")
 
 Exports: TypeAlias = "dict[str, Kind]"
 
@@ -60,35 +63,27 @@ def find_setup_calls(
         classes: Further checkpointer classes that run migrations, as `"package.module.Name"`.
 
     Returns:
-        The findings in order of path and line; a file that cannot be parsed is one.
+        The findings in order of path and line; a file that cannot be parsed is one, if it speaks
+        of langgraph at all.
 
     Raises:
         FileNotFoundError: A path does not exist.
     """
     files = sorted({file for path in paths for file in _files(Path(path))})
-    modules: list[_Module] = []
-    findings: list[SetupCall] = []
-    for file in files:
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of escapes in other people's strings
-                modules.append(_Module(file, ast.parse(file.read_bytes())))
-        except (SyntaxError, ValueError) as error:
-            line = getattr(error, "lineno", None) or 1
-            findings.append(SetupCall(file, line, 1, f"cannot be parsed: {error}"))
+    modules = [_Module(file) for file in files]
     known = _Known(modules, classes)
+    wanted = {*_WORDS, *(part for name in classes for part in name.split("."))}
+    due = [module for module in modules if wanted & module.words]
     for _ in range(_ROUNDS):  # a name may have come through several modules
-        changed = False
-        for module in modules:
-            scan = ModuleScan(module.tree, module.package, known.kind_of, module.exports).run()
-            module.found = scan.found
-            changed |= scan.exports != module.exports
-            module.exports = scan.exports
-        if not changed:
+        changed = [module for module in due if module.scan(known.kind_of)]
+        due = [m for m in modules if any(m.may_import(other) for other in changed)]
+        if not due:
             break
-    for module in modules:
-        for (line, column), text in module.found.items():
-            findings.append(SetupCall(module.path, line, column + 1, text))
+    findings = [
+        SetupCall(module.path, line, column + 1, text)
+        for module in modules
+        for (line, column), text in module.found.items()
+    ]
     meant = [str(pattern) for pattern in allowed]
     kept = (f for f in findings if not any(_matches(f.path, pattern) for pattern in meant))
     return tuple(sorted(kept, key=lambda f: (f.path, f.line, f.column)))
@@ -112,17 +107,44 @@ def assert_no_setup_calls(
 
 
 class _Module:
-    """A parsed file and what is known of it so far."""
+    """A file and what is known of it so far; parsed only if it can matter."""
 
-    def __init__(self, path: Path, tree: ast.Module) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
-        self.tree = tree
         # A folder's name may hold a dot, a module's cannot.
         parts = tuple(p.replace(".", "_") for p in path.resolve().with_suffix("").parts[1:])
-        self.name = parts[:-1] if parts[-1] == "__init__" else parts
+        self._is_package = parts[-1] == "__init__"
+        self.name = parts[:-1] if self._is_package else parts
         self.package = parts[:-1]
+        self.source = path.read_bytes()
+        self.words = set(re.findall(r"\w+", self.source.decode(errors="replace")))
+        self.tree: ast.Module | None = None
         self.exports: Exports = {}
         self.found: dict[tuple[int, int], str] = {}
+
+    def scan(self, resolve: Resolve) -> bool:
+        """Read the module; whether its exports are other than before."""
+        if self.tree is None:
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # of escapes in other people's strings
+                    self.tree = ast.parse(self.source)
+            except (SyntaxError, ValueError) as error:
+                line = getattr(error, "lineno", None) or 1
+                self.found[line, 0] = f"cannot be parsed: {error}"
+                return False
+        scan = ModuleScan(self.tree, self.package, resolve, self.exports).run()
+        self.found = scan.found
+        before, self.exports = self.exports, scan.exports
+        return before != self.exports
+
+    def may_import(self, other: _Module) -> bool:
+        """Whether what the other module exports can matter here."""
+        if self is other:  # a function may be called above what tells its result
+            return True
+        below = other._is_package and self.package[: len(other.package)] == other.package
+        named = below or other.name[-1] in self.words
+        return named and not other.exports.keys().isdisjoint(self.words)
 
 
 class _Known:

@@ -167,7 +167,7 @@ PASSED_OVER = {
     ),
     "other methods": "PostgresSaver(c).put(config)\nPostgresSaver(c).setup_done",
     "a method that is set": "saver = PostgresSaver(c)\nsaver.setup = nothing",
-    "unittest": "class T(Case):\n    def test(self):\n        self.setup()\n        super().setup()",
+    "unittest": "class T(Case):\n    def t(self):\n        self.setup()\n        super().setup()",
     "an attribute of the saver": "PostgresSaver(c).conn.setup()",
     "a string": "text = 'PostgresSaver(c).setup()'  # PostgresSaver(c).setup()",
     "a fixture elsewhere": "def test_it(saver):\n    saver.setup()",
@@ -229,10 +229,12 @@ def test_names_are_followed_from_file_to_file(tmp_path):
             "v1.2/app/jobs/boot.py": "from ..db import get_saver\nget_saver().setup()",
             "v1.2/app/jobs/more.py": "from app import db, savers\ndb.saver.setup()",
             "v1.2/app/jobs/last.py": "import app\napp.checkpointer.setup()",
+            "v1.2/app/top.py": "from . import checkpointer\ncheckpointer.setup()",
             "v1.2/app/jobs/other.py": "from other.db import saver\nsaver.setup()",
         },
     )
-    assert found_in(tmp_path) == [f"v1.2/app/jobs/{n}.py" for n in ("boot", "last", "more")]
+    jobs = [f"v1.2/app/jobs/{n}.py" for n in ("boot", "last", "more")]
+    assert found_in(tmp_path) == [*jobs, "v1.2/app/top.py"]
 
 
 def test_allowed_places_are_passed_over(tmp_path, monkeypatch):
@@ -261,7 +263,9 @@ def test_further_classes_can_be_named(tmp_path):
 
 
 def test_a_file_that_cannot_be_read_is_a_finding(tmp_path):
-    write(tmp_path, {"a.py": "def f(:\n", "b.py": "print('\\d')"})
+    broken = "from langgraph import x\ndef f(:\n"
+    escape = "import langgraph\nprint('\\d')"
+    write(tmp_path, {"a.py": broken, "b.py": escape, "template.py": "class {{ name }}:"})
     (call,) = find_setup_calls([tmp_path])
     assert call.path.name == "a.py"
     assert "cannot be parsed" in str(call)
