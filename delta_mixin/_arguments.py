@@ -19,12 +19,15 @@ def one_id(value: Any, what: str) -> str:
 
     Raises:
         TypeError: If it is neither a string, an int nor a UUID.
-        ValueError: If it is an empty string.
+        ValueError: If it is an empty string or holds a NUL character.
     """
     if isinstance(value, bool) or not isinstance(value, (str, int, uuid.UUID)):
         raise TypeError(f"{what} must be a str, int or UUID, got {value!r}")
     if value == "":
         raise ValueError(f"{what} must not be empty")
+    if isinstance(value, str) and "\0" in value:
+        # Databases cut or refuse it, each deep inside and in words of its own.
+        raise ValueError(f"{what} must not hold a NUL character, got {value!r}")
     return str(value)
 
 

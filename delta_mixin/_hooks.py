@@ -45,6 +45,10 @@ class CleanupHooks(_Saver):
     CLEANUP_BATCH_SIZE: ClassVar[int] = 1
     """How many threads go through the hooks together."""
 
+    CLEANUP_BATCH_ROWS: ClassVar[int | None] = None
+    """At how many checkpoints a batch is closed early, with `_count_checkpoint_rows` written;
+    `None` looks at the number of threads only."""
+
     LISTS_ALL_THREADS: ClassVar[bool] = False
     """Whether `list(None, filter={"run_id": ...})` finds the rows of a run in all threads."""
 
@@ -200,6 +204,29 @@ class CleanupHooks(_Saver):
         if (steps := self._sync_hook("_read_batch_rows", requests)) is not None:
             return await steps  # type: ignore[no-any-return]
         return await adrive(self, _defaults.read_batch_rows(requests))
+
+    def _count_checkpoint_rows(self, thread_ids: Sequence[str]) -> Mapping[str, int]:
+        """About how many checkpoints each thread holds, for `CLEANUP_BATCH_ROWS`.
+
+        Called outside any scope. Threads may be left out, which counts as none; the default
+        leaves out all.
+        """
+        return self._default("_count_checkpoint_rows", _defaults.count_checkpoint_rows())
+
+    async def _acount_checkpoint_rows(self, thread_ids: Sequence[str]) -> Mapping[str, int]:
+        """Async twin of `_count_checkpoint_rows`."""
+        if (steps := self._sync_hook("_count_checkpoint_rows", thread_ids)) is not None:
+            return await steps  # type: ignore[no-any-return]
+        return await adrive(self, _defaults.count_checkpoint_rows())
+
+    def _retry_after(self, error: Exception) -> bool:
+        """Whether an operation that failed in its scope with this error is worth repeating.
+
+        Override where other transactions can get in the way. The scope has been rolled back;
+        the batch is planned anew, then its threads one by one, and those that still fail are
+        named in a `CleanupFailedError` once the others are done. The default says no.
+        """
+        return False
 
     def _cleanup_scope(self, thread_ids: Sequence[str]) -> AbstractContextManager[Any]:
         """A context around reading, planning and deleting of a batch: transaction and lock.

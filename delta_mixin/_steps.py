@@ -4,6 +4,8 @@
 2. Reading, planning and deleting of a batch happen in one `_cleanup_scope`.
 3. A thread that cannot be cleaned safely is left alone, the others are done, then it is named.
 4. Plans are reported after their scope has ended, so what is reported has happened.
+5. Where another transaction was in the way (`_retry_after`), a batch is planned and swept anew,
+   then thread by thread; threads that still fail are named in the end.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from delta_mixin._view import NamespaceView
 from delta_mixin.channels import UnknownChannelsError
 from delta_mixin.errors import (
     CheckpointNotFoundError,
+    CleanupFailedError,
     DeltaThreadRefusedError,
     SeveredHistoryError,
     TargetThreadExistsError,
@@ -30,6 +33,9 @@ from delta_mixin.planner import PruneRules, SaverTraits
 OnPlan = Callable[[CleanupPlan], object] | None
 Views = Mapping[str, NamespaceView]
 Planner = Callable[[str, Views, Mapping[str, "str | None"]], Planning[CleanupPlan]]
+
+ATTEMPTS = 3
+"""How often a batch is tried while another transaction is in the way."""
 
 
 def traits_of(saver: Any) -> SaverTraits:
@@ -77,8 +83,15 @@ def runs_planner(saver: Any, run_ids: Sequence[str]) -> Planner:
 def plan(saver: Any, thread_ids: Sequence[str], planned: Planner) -> Steps[list[CleanupPlan]]:
     """Plans for the threads that have rows, touching nothing."""
     plans: list[CleanupPlan] = []
-    for batch in _batches(saver, thread_ids):
-        plans += yield InScope("_read_scope", batch, _plan_batch(saver, batch, planned))
+
+    def one(batch: Sequence[str]) -> Steps[None]:
+        nonlocal plans
+        scope = "_read_scope"
+        plans += yield from _attempt(
+            saver, scope, batch, lambda: _plan_batch(saver, batch, planned)
+        )
+
+    yield from _each_batch(saver, thread_ids, one)
     return plans
 
 
@@ -124,7 +137,7 @@ def copy_thread(saver: Any, source: str, target: str, checkpoint_id: str | None)
             selected = yield from _select(saver, source, selected, checkpoint_id)
         yield Call("_copy_checkpoint_rows", (source, target, selected))
 
-    yield InScope("_cleanup_scope", (source, target), body())
+    yield from _attempt(saver, "_cleanup_scope", (source, target), body)
 
 
 def keepset(saver: Any, config: Any, channels: Sequence[str]) -> Steps[set[str]]:
@@ -150,7 +163,7 @@ def keepset(saver: Any, config: Any, channels: Sequence[str]) -> Steps[set[str]]
         marks = yield from _answer_one(saver, thread_id, mark(view, {checkpoint_id: replayed}))
         return {checkpoint_id, *marks.needed}
 
-    return (yield InScope("_read_scope", (thread_id,), body()))  # type: ignore[no-any-return]
+    return (yield from _attempt(saver, "_read_scope", (thread_id,), body))
 
 
 def _select(
@@ -179,6 +192,7 @@ def _clean(
     refuse: bool = False,
 ) -> Steps[None]:
     left: list[CleanupPlan] = []
+    failed: dict[str, Exception] = {}
 
     def body(batch: Sequence[str]) -> Steps[list[CleanupPlan]]:
         plans = yield from _plan_batch(saver, batch, planned)
@@ -189,20 +203,61 @@ def _clean(
             yield Call("_delete_checkpoint_rows", (changing,))
         return plans
 
-    for batch in _batches(saver, thread_ids):
-        plans = yield InScope("_cleanup_scope", batch, body(batch))
+    def clean(batch: Sequence[str]) -> Steps[None]:
+        failure = None
+        plans: list[CleanupPlan] = []
+        try:
+            plans = yield from _attempt(saver, "_cleanup_scope", batch, lambda: body(batch))
+        except Exception as error:
+            if not saver._retry_after(error):
+                raise
+            failure = error
+        if failure is not None and len(batch) == 1:
+            failed[batch[0]] = failure
+        elif failure is not None:
+            for thread_id in batch:
+                yield from clean((thread_id,))
         for done in plans:
             if done.left_alone:
                 left.append(done)
             elif on_plan is not None:
                 yield Report(on_plan, done)
+
+    yield from _each_batch(saver, thread_ids, clean)
+    _raise_for(left, failed)
+
+
+def _raise_for(left: Iterable[CleanupPlan], failed: Mapping[str, Exception]) -> None:
+    """Name the threads that were not cleaned, all kinds of them in one chain of causes."""
     unknown = [p.thread_id for p in left if p.left_alone == "unknown delta channels"]
     severed = {p.thread_id: list(map(str, p.severed)) for p in left if p.left_alone == "severed"}
-    if severed:
-        cause = UnknownDeltaChannelsError(unknown) if unknown else None
-        raise SeveredHistoryError(severed) from cause
+    error: Exception | None = None
     if unknown:
-        raise UnknownDeltaChannelsError(unknown)
+        error = UnknownDeltaChannelsError(unknown)
+    if severed:
+        error = _caused(SeveredHistoryError(severed), error)
+    if failed:
+        error = _caused(CleanupFailedError(failed), error or next(iter(failed.values())))
+    if error is not None:
+        raise error
+
+
+def _caused(error: Exception, cause: Exception | None) -> Exception:
+    error.__cause__ = cause
+    return error
+
+
+def _attempt(
+    saver: Any, scope: str, batch: Sequence[str], body: Callable[[], Steps[T]]
+) -> Steps[T]:
+    """Run a body in its scope, again where another transaction was in the way."""
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return (yield InScope(scope, tuple(batch), body()))  # type: ignore[no-any-return]
+        except Exception as error:
+            if not saver._retry_after(error):
+                raise
+    return (yield InScope(scope, tuple(batch), body()))  # type: ignore[no-any-return]
 
 
 def _refuse_delta_threads(plans: Iterable[CleanupPlan]) -> None:
@@ -262,7 +317,31 @@ def _answer_one(saver: Any, thread_id: str, planning: Planning[T]) -> Steps[T]:
     return (yield from _answer(saver, {thread_id: planning}))[thread_id]
 
 
-def _batches(saver: Any, thread_ids: Sequence[str]) -> Iterator[tuple[str, ...]]:
+def _each_batch(
+    saver: Any, thread_ids: Sequence[str], do: Callable[[Sequence[str]], Steps[None]]
+) -> Steps[None]:
     size = max(1, saver.CLEANUP_BATCH_SIZE)
     for start in range(0, len(thread_ids), size):
-        yield tuple(thread_ids[start : start + size])
+        some = tuple(thread_ids[start : start + size])
+        counts: Mapping[str, int] = {}
+        if saver.CLEANUP_BATCH_ROWS is not None and len(some) > 1:
+            counts = yield Call("_count_checkpoint_rows", (some,))
+        for batch in _split(some, counts, saver.CLEANUP_BATCH_ROWS):
+            yield from do(batch)
+
+
+def _split(
+    thread_ids: Sequence[str], counts: Mapping[str, int], limit: int | None
+) -> Iterator[tuple[str, ...]]:
+    """The threads in order, parted where they come to more rows than the limit."""
+    batch: list[str] = []
+    rows = 0
+    for thread_id in thread_ids:
+        count = counts.get(thread_id, 0)
+        if batch and limit is not None and rows + count > limit:
+            yield tuple(batch)
+            batch, rows = [], 0
+        batch.append(thread_id)
+        rows += count
+    if batch:
+        yield tuple(batch)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from delta_mixin.errors import RowsUnreadError
 from delta_mixin.model import CheckpointRow, Part, Planning, Reads, RowKey
 
 
@@ -50,7 +51,7 @@ class NamespaceView:
         """Read the given parts of the given rows, as far as they are still unread.
 
         Raises:
-            RuntimeError: If the backend answers a request without the part asked for.
+            RowsUnreadError: If the backend answers a request without the part asked for.
         """
         reads: Reads = {
             RowKey(self.checkpoint_ns, i): frozenset(lacking)
@@ -66,7 +67,7 @@ class NamespaceView:
         for key, asked in reads.items():
             row = self._rows[key.checkpoint_id]
             if unread := sorted(p for p in asked if not row.has(p)):
-                raise RuntimeError(
+                raise RowsUnreadError(
                     f"_read_checkpoint_rows did not fill {', '.join(unread)} of checkpoint "
                     f"{key.checkpoint_id} in thread {row.thread_id!r}, namespace "
                     f"{key.checkpoint_ns!r}: the row is gone, or the hook reads too little"

@@ -6,10 +6,13 @@ from collections.abc import Mapping, Sequence
 
 __all__ = [
     "CheckpointNotFoundError",
+    "CleanupFailedError",
     "DeltaMixinError",
     "DeltaThreadRefusedError",
+    "IsolationLevelError",
     "MissingHookError",
     "ReadOnlyDatabaseError",
+    "RowsUnreadError",
     "SeveredHistoryError",
     "TargetThreadExistsError",
     "ThreadNotFoundError",
@@ -78,6 +81,31 @@ class DeltaThreadRefusedError(DeltaMixinError, NotImplementedError):
         )
 
 
+class CleanupFailedError(DeltaMixinError):
+    """The backend kept refusing the cleanup of some threads, as another transaction was in the way.
+
+    The named threads were left as they were, after several attempts; all other threads of the
+    call are done. Calling again later is safe.
+
+    Attributes:
+        threads: Ids of the threads that failed, in the order they were given.
+        causes: For each of them, the error of the last attempt.
+    """
+
+    def __init__(self, causes: Mapping[str, Exception]) -> None:
+        self.threads: tuple[str, ...] = tuple(causes)
+        self.causes: dict[str, Exception] = dict(causes)
+        lines = "\n".join(f"  {t!r}: {type(e).__name__}: {e}" for t, e in causes.items())
+        super().__init__(
+            f"cleanup failed, left untouched: {len(self.threads)} thread(s)\n{lines}\n"
+            "All other threads are done; call again for these."
+        )
+
+
+class RowsUnreadError(DeltaMixinError, RuntimeError):
+    """Rows that were listed could not be read: they are gone, or a hook reads too little."""
+
+
 class ThreadNotFoundError(DeltaMixinError, LookupError):
     """The source thread of a copy holds no checkpoint."""
 
@@ -115,3 +143,14 @@ class MissingHookError(DeltaMixinError, NotImplementedError):
 
 class ReadOnlyDatabaseError(DeltaMixinError):
     """The database cannot be written to, so nothing was changed."""
+
+
+class IsolationLevelError(DeltaMixinError):
+    """The transaction that is open on the connection cannot see what others commit meanwhile."""
+
+    def __init__(self, level: str) -> None:
+        self.level = level
+        super().__init__(
+            f"the open transaction is {level.upper()}, in which cleanup cannot see what a run adds "
+            "meanwhile; nothing was changed. Commit it first, or use READ COMMITTED"
+        )

@@ -6,7 +6,6 @@ saver's own lock: a second process that writes to the file waits, and sees all o
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -15,8 +14,8 @@ from typing import Any, TypeVar
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
-from delta_mixin._drive import Steps
 from delta_mixin.adapters import _sqlite_sql as sql
+from delta_mixin.adapters._loop import SyncMethodsOnLoop
 from delta_mixin.errors import ReadOnlyDatabaseError
 from delta_mixin.mixins import CopyAndDeleteForRunsMixin, DeltaChannelAwarePruneMixin
 from delta_mixin.model import CheckpointRow, CleanupPlan, Reads
@@ -88,7 +87,7 @@ class DeltaSqliteSaver(DeltaChannelAwarePruneMixin, CopyAndDeleteForRunsMixin, S
 
 
 class AsyncDeltaSqliteSaver(
-    DeltaChannelAwarePruneMixin, CopyAndDeleteForRunsMixin, AsyncSqliteSaver
+    SyncMethodsOnLoop, DeltaChannelAwarePruneMixin, CopyAndDeleteForRunsMixin, AsyncSqliteSaver
 ):
     """`AsyncSqliteSaver` with `aprune`, `acopy_thread` and `adelete_for_runs`.
 
@@ -148,19 +147,6 @@ class AsyncDeltaSqliteSaver(
             except StopIteration as done:
                 return done.value  # type: ignore[no-any-return]
             rows = list(await self.conn.execute_fetchall(statement, parameters))
-
-    def _run(self, name: str, steps: Steps[T]) -> T:
-        try:
-            running: object = asyncio.get_running_loop()
-        except RuntimeError:
-            running = None
-        if running is self.loop:
-            steps.close()
-            raise asyncio.InvalidStateError(
-                f"{name}: sync methods of {type(self).__name__} cannot be called from its event "
-                f"loop's thread; use `await {'a' + name}(...)`"
-            )
-        return asyncio.run_coroutine_threadsafe(self._arun(name, steps), self.loop).result()
 
 
 @contextmanager

@@ -1,0 +1,259 @@
+"""`DeltaPostgresSaver` and `AsyncDeltaPostgresSaver`: the host's Postgres savers, safe cleanup.
+
+1. A batch of threads is one transaction, in READ COMMITTED. It first takes an advisory
+   transaction lock per thread, all in one statement and one order, and lists the rows in the
+   next: its snapshot is younger than the lock, so it sees what a cleanup waited for has done.
+   In REPEATABLE READ the snapshot is taken before the lock is granted.
+2. Reads after the listing concern rows that never change; one that has vanished makes the batch
+   be planned anew. Deletes name the listed ids, so what a run adds meanwhile stays.
+3. A run that forks from a checkpoint which is being deleted would lose its history. After the
+   deletes a look for such rows, which READ COMMITTED shows, rolls back and plans anew.
+4. Two cleanups of a thread wait for each other. Errors of a lock that is not granted in time, of
+   a deadlock or of serialization are retried, then told per thread in a `CleanupFailedError`.
+5. Nothing outlives the transaction but its changes, so pooling of transactions is fine; the
+   role needs SELECT, INSERT, UPDATE and DELETE on the tables, which `search_path` may name.
+6. On a connection with a transaction open already, cleanup is a savepoint of that transaction,
+   which has to be READ COMMITTED too; locks last, and changes count, until it ends.
+7. Blobs that only doomed rows reference go inside the database: plans do not list them in
+   `dead_blobs`, which would mean to read the versions of every row of a long thread.
+
+`delete_for_runs` reads every checkpoint unless the owner adds the index of `run_id_index_sql`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, nullcontext
+from contextvars import ContextVar
+from typing import Any
+
+from langgraph.checkpoint.postgres import _ainternal, _internal
+from psycopg import AsyncConnection, Connection, errors
+from psycopg.pq import TransactionStatus
+from psycopg.rows import tuple_row
+
+from delta_mixin._hooks import CleanupHooks
+from delta_mixin.adapters import _postgres_sql as sql
+from delta_mixin.adapters._loop import SyncMethodsOnLoop
+from delta_mixin.adapters._postgres_ids import AsyncTextIdPostgresSaver, TextIdPostgresSaver
+from delta_mixin.errors import RowsUnreadError, TargetThreadExistsError
+from delta_mixin.mixins import CopyAndDeleteForRunsMixin, DeltaChannelAwarePruneMixin
+from delta_mixin.model import CheckpointRow, CleanupPlan, Reads, T
+
+__all__ = ["AsyncDeltaPostgresSaver", "DeltaPostgresSaver", "run_id_index_sql"]
+
+_cursor_in_scope: ContextVar[tuple[object, Any] | None] = ContextVar("_cursor", default=None)
+"""The saver whose scope the hooks run in, and the cursor of its transaction."""
+
+
+def run_id_index_sql(schema: str | None = None) -> str:
+    """DDL of the index that finds the checkpoints of a run, for the owner's migrations.
+
+    Nothing creates it at run time, and nothing needs it: without it `delete_for_runs` reads
+    every checkpoint once to find a run's threads. Run it outside a transaction; on a partitioned
+    table without CONCURRENTLY.
+
+    Args:
+        schema: The schema of the tables; by default the one `search_path` finds.
+    """
+    table = "checkpoints" if schema is None else f"{_quoted(schema)}.checkpoints"
+    return (
+        "CREATE INDEX CONCURRENTLY IF NOT EXISTS checkpoints_run_id_idx "
+        f"ON {table} ((metadata ->> 'run_id'))"
+    )
+
+
+class _PostgresTraits(CleanupHooks):
+    """What both savers tell the operations."""
+
+    NEWEST_ID_IS_HEAD = True
+    CLEANUP_BATCH_SIZE = 250
+    CLEANUP_BATCH_ROWS = 20_000
+
+    def _retry_after(self, error: Exception) -> bool:
+        return isinstance(
+            error,
+            (
+                errors.SerializationFailure,
+                errors.DeadlockDetected,
+                errors.LockNotAvailable,
+                errors.OutOfMemory,  # of the lock table: a smaller batch needs fewer locks
+                sql.ForkedMeanwhileError,
+                RowsUnreadError,
+            ),
+        )
+
+
+class DeltaPostgresSaver(
+    _PostgresTraits,
+    DeltaChannelAwarePruneMixin,
+    CopyAndDeleteForRunsMixin,
+    TextIdPostgresSaver,
+):
+    """`PostgresSaver` with `prune`, `copy_thread` and `delete_for_runs` for all threads.
+
+    The cleanup methods' async twins work in a worker thread; other async methods are not
+    supported, as upstream. Thread ids may be `str`, `int` or `UUID`.
+    """
+
+    @contextmanager
+    def _cleanup_scope(self, thread_ids: Sequence[str]) -> Iterator[None]:
+        with self._transaction(lambda nested: sql.begin_cleanup(thread_ids, nested)):
+            yield
+
+    @contextmanager
+    def _read_scope(self, thread_ids: Sequence[str]) -> Iterator[None]:
+        with self._transaction(sql.begin_reading):
+            yield
+
+    def _list_checkpoint_rows(self, thread_ids: Sequence[str]) -> Sequence[CheckpointRow]:
+        return self._execute(sql.list_rows(thread_ids))
+
+    def _count_checkpoint_rows(self, thread_ids: Sequence[str]) -> Mapping[str, int]:
+        return self._execute(sql.count_rows(thread_ids))
+
+    def _read_checkpoint_rows(self, thread_id: str, keys: Reads) -> Sequence[CheckpointRow]:
+        return self._read_batch_rows({thread_id: keys})[thread_id]
+
+    def _read_batch_rows(
+        self, requests: Mapping[str, Reads]
+    ) -> Mapping[str, Sequence[CheckpointRow]]:
+        return self._execute(sql.read_rows(requests))
+
+    def _delete_checkpoint_rows(self, plans: Sequence[CleanupPlan]) -> None:
+        self._execute(sql.delete_rows(plans))
+
+    def _copy_checkpoint_rows(
+        self, source_thread_id: str, target_thread_id: str, rows: Sequence[CheckpointRow]
+    ) -> None:
+        with _target_taken(target_thread_id):
+            self._execute(sql.copy_rows(source_thread_id, target_thread_id, rows))
+
+    def _list_run_threads(self, run_ids: Sequence[str]) -> Sequence[str]:
+        return self._execute(sql.list_run_threads(run_ids))
+
+    @contextmanager
+    def _transaction(self, begin: sql.Begin) -> Iterator[None]:
+        # Connections of a pool are not shared, so the graphs on the saver need not wait.
+        lock = self.lock if isinstance(self.conn, Connection) else nullcontext()
+        with lock, _internal.get_connection(self.conn) as conn:
+            if self.pipe:
+                # Else the transaction would take in what ran since the last sync.
+                self.pipe.sync()
+            nested = conn.info.transaction_status != TransactionStatus.IDLE
+            with conn.transaction(), conn.cursor(binary=True, row_factory=tuple_row) as cursor:
+                token = _cursor_in_scope.set((self, cursor))
+                try:
+                    self._execute(begin(nested))
+                    yield
+                finally:
+                    _cursor_in_scope.reset(token)
+
+    def _execute(self, statements: sql.Statements[T]) -> T:
+        scope = _cursor_in_scope.get()
+        if scope is None or scope[0] is not self:
+            with self._transaction(sql.begin_reading):
+                return self._execute(statements)
+        rows: list[tuple[Any, ...]] | None = None
+        while True:
+            try:
+                statement = statements.send(rows)  # type: ignore[arg-type]
+            except StopIteration as done:
+                return done.value  # type: ignore[no-any-return]
+            scope[1].execute(statement.sql, statement.params, prepare=False)
+            rows = scope[1].fetchall() if statement.fetch else []
+
+
+class AsyncDeltaPostgresSaver(
+    SyncMethodsOnLoop,
+    _PostgresTraits,
+    DeltaChannelAwarePruneMixin,
+    CopyAndDeleteForRunsMixin,
+    AsyncTextIdPostgresSaver,
+):
+    """`AsyncPostgresSaver` with `aprune`, `acopy_thread` and `adelete_for_runs` for all threads.
+
+    As upstream's, the sync methods work from any thread but the event loop's. Thread ids may be
+    `str`, `int` or `UUID`.
+    """
+
+    @asynccontextmanager
+    async def _acleanup_scope(self, thread_ids: Sequence[str]) -> AsyncIterator[None]:
+        async with self._transaction(lambda nested: sql.begin_cleanup(thread_ids, nested)):
+            yield
+
+    @asynccontextmanager
+    async def _aread_scope(self, thread_ids: Sequence[str]) -> AsyncIterator[None]:
+        async with self._transaction(sql.begin_reading):
+            yield
+
+    async def _alist_checkpoint_rows(self, thread_ids: Sequence[str]) -> Sequence[CheckpointRow]:
+        return await self._execute(sql.list_rows(thread_ids))
+
+    async def _acount_checkpoint_rows(self, thread_ids: Sequence[str]) -> Mapping[str, int]:
+        return await self._execute(sql.count_rows(thread_ids))
+
+    async def _aread_checkpoint_rows(self, thread_id: str, keys: Reads) -> Sequence[CheckpointRow]:
+        return (await self._aread_batch_rows({thread_id: keys}))[thread_id]
+
+    async def _aread_batch_rows(
+        self, requests: Mapping[str, Reads]
+    ) -> Mapping[str, Sequence[CheckpointRow]]:
+        return await self._execute(sql.read_rows(requests))
+
+    async def _adelete_checkpoint_rows(self, plans: Sequence[CleanupPlan]) -> None:
+        await self._execute(sql.delete_rows(plans))
+
+    async def _acopy_checkpoint_rows(
+        self, source_thread_id: str, target_thread_id: str, rows: Sequence[CheckpointRow]
+    ) -> None:
+        with _target_taken(target_thread_id):
+            await self._execute(sql.copy_rows(source_thread_id, target_thread_id, rows))
+
+    async def _alist_run_threads(self, run_ids: Sequence[str]) -> Sequence[str]:
+        return await self._execute(sql.list_run_threads(run_ids))
+
+    @asynccontextmanager
+    async def _transaction(self, begin: sql.Begin) -> AsyncIterator[None]:
+        lock = self.lock if isinstance(self.conn, AsyncConnection) else nullcontext()
+        async with lock, _ainternal.get_connection(self.conn) as conn:
+            if self.pipe:
+                await self.pipe.sync()
+            nested = conn.info.transaction_status != TransactionStatus.IDLE
+            async with (
+                conn.transaction(),
+                conn.cursor(binary=True, row_factory=tuple_row) as cursor,
+            ):
+                token = _cursor_in_scope.set((self, cursor))
+                try:
+                    await self._execute(begin(nested))
+                    yield
+                finally:
+                    _cursor_in_scope.reset(token)
+
+    async def _execute(self, statements: sql.Statements[T]) -> T:
+        scope = _cursor_in_scope.get()
+        if scope is None or scope[0] is not self:
+            async with self._transaction(sql.begin_reading):
+                return await self._execute(statements)
+        rows: list[tuple[Any, ...]] | None = None
+        while True:
+            try:
+                statement = statements.send(rows)  # type: ignore[arg-type]
+            except StopIteration as done:
+                return done.value  # type: ignore[no-any-return]
+            await scope[1].execute(statement.sql, statement.params, prepare=False)
+            rows = await scope[1].fetchall() if statement.fetch else []
+
+
+@contextmanager
+def _target_taken(thread_id: str) -> Iterator[None]:
+    """Say plainly that a run has stored rows for the target meanwhile."""
+    try:
+        yield
+    except errors.UniqueViolation as error:
+        raise TargetThreadExistsError(thread_id) from error
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
