@@ -27,8 +27,8 @@ from delta_mixin.schema.errors import (
 if TYPE_CHECKING:
     from langgraph.checkpoint.serde.base import SerializerProtocol
 
+    from delta_mixin.adapters.postgres import AsyncDeltaPostgresSaver, DeltaPostgresSaver
     from delta_mixin.schema._query import AsyncConn, Conn
-    from delta_mixin.schema._savers import AsyncDeltaPostgresSaver, DeltaPostgresSaver
 
 __all__ = ["SchemaVersion", "aopen_checkpointer", "open_checkpointer", "read_version"]
 
@@ -99,7 +99,7 @@ def open_checkpointer(
         SchemaBehindError: Statements of the installed library are missing.
         SchemaGapError: The newest is recorded, an older one is not.
     """
-    from delta_mixin.schema._savers import DeltaPostgresSaver
+    from delta_mixin.adapters.postgres import DeltaPostgresSaver
 
     version = read(conn, reading_version(schema))
     _admit(version, DeltaPostgresSaver.MIGRATIONS)
@@ -110,7 +110,7 @@ async def aopen_checkpointer(
     conn: AsyncConn, *, schema: str | None = None, serde: SerializerProtocol | None = None
 ) -> AsyncDeltaPostgresSaver:
     """Async twin of `open_checkpointer`; call it in the loop that will use the saver."""
-    from delta_mixin.schema._savers import AsyncDeltaPostgresSaver
+    from delta_mixin.adapters.postgres import AsyncDeltaPostgresSaver
 
     version = await aread(conn, reading_version(schema))
     _admit(version, AsyncDeltaPostgresSaver.MIGRATIONS)
