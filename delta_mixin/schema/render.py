@@ -7,7 +7,8 @@
 3. An upgrade keeps the library's order. From the first concurrent build on, everything goes to a
    second file that runs outside a transaction, one statement at a time.
 4. A concurrent build that fails leaves an invalid index behind, which IF NOT EXISTS then takes
-   for the real one. So each build is verified in the catalog before its version row.
+   for the real one. So each build is verified in the catalog before its version row, and each
+   version row asks for the one before it, in case a runner goes on after an error.
 5. Files can be applied again: statements pass over what exists.
 6. The same input gives the same text.
 """
@@ -20,12 +21,11 @@ from dataclasses import dataclass
 from delta_mixin.schema._alembic import revision_body
 from delta_mixin.schema._library import (
     LIBRARY,
-    VERSION_TABLE,
     installed_statements,
     installed_version,
 )
 from delta_mixin.schema._sql import Statement, split
-from delta_mixin.schema._verify import verified_build, verified_drop
+from delta_mixin.schema._verify import index_is_gone, index_is_valid, record, record_after
 from delta_mixin.schema.errors import UnsupportedStatementError
 
 __all__ = ["Migration", "MigrationFile", "MigrationStep", "render_migration"]
@@ -200,15 +200,10 @@ def _span(first: int, last: int) -> str:
     return f"statement {first}" if first == last else f"statements {first} to {last}"
 
 
-def _recorded(versions: Sequence[int]) -> str:
-    rows = ", ".join(f"({version})" for version in versions)
-    return f"INSERT INTO {VERSION_TABLE} (v) VALUES {rows} ON CONFLICT DO NOTHING;"
-
-
 def _fresh(entries: Sequence[_Entry]) -> Iterator[MigrationStep]:
     plain = [(v, tuple(s.without_concurrently() for s in parts)) for v, parts in entries]
     if plain:
-        yield _together(plain)
+        yield _together(plain, record([version for version, _ in plain]))
 
 
 def _upgrade(entries: Sequence[_Entry]) -> Iterator[MigrationStep]:
@@ -218,17 +213,16 @@ def _upgrade(entries: Sequence[_Entry]) -> Iterator[MigrationStep]:
             plain.append((version, parts))
             continue
         if plain:
-            yield _together(plain)
+            yield _together(plain, record_after([v for v, _ in plain]))
             plain = []
         yield MigrationStep(_apart(version, parts), False)
     if plain:
-        yield _together(plain)
+        yield _together(plain, record_after([v for v, _ in plain]))
 
 
-def _together(entries: Sequence[_Entry]) -> MigrationStep:
+def _together(entries: Sequence[_Entry], recorded: str) -> MigrationStep:
     labelled = [(f"statement {v}", s.terminated) for v, parts in entries for s in parts]
-    record = _recorded([version for version, _ in entries])
-    return MigrationStep((*labelled, ("recorded as applied", record)), True)
+    return MigrationStep((*labelled, ("recorded as applied", recorded)), True)
 
 
 def _apart(version: int, parts: Sequence[Statement]) -> tuple[tuple[str, str], ...]:
@@ -239,15 +233,14 @@ def _apart(version: int, parts: Sequence[Statement]) -> tuple[tuple[str, str], .
         reason = "a concurrent index build or drop cannot share its version with other statements"
         raise UnsupportedStatementError(version, "; ".join(s.text for s in statements), reason)
     (statement,) = statements
-    record = _recorded([version])
     if statement.builds_concurrently:
-        verified = verified_build(*statement.index_and_table(), record)
+        condition = index_is_valid(*statement.index_and_table())
     else:
         dropped = statement.dropped_indexes()
         if len(dropped) > 1:  # so says the server, too
             raise UnsupportedStatementError(version, statement.text, "it drops several indexes")
-        verified = verified_drop(dropped[0], record)
+        condition = index_is_gone(dropped[0])
     return (
         (f"statement {version}", statement.terminated),
-        ("recorded as applied, once verified", verified),
+        ("recorded as applied, once verified", record_after([version], condition)),
     )
