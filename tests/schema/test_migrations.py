@@ -225,10 +225,9 @@ def test_an_upgrade_applied_to_another_version_changes_nothing(form, database, t
 @contextmanager
 def blocked(database, table="checkpoints"):
     """Another session keeps a concurrent build from finishing; the owner's patience is short."""
+    role = f"ALTER ROLE schema_owner IN DATABASE {database.name}"
     with database.connect("postgres") as admin:
-        admin.execute(
-            f"ALTER ROLE schema_owner IN DATABASE {database.name} SET statement_timeout = 500"
-        )
+        admin.execute(f"{role} SET statement_timeout = 500")
         try:
             with database.connect(autocommit=False) as writer:
                 writer.execute("SET statement_timeout = 0")
