@@ -51,15 +51,22 @@ class Database:
     schema: str = "public"
 
     def dsn(self, user: str = OWNER, **options: str) -> str:
-        base = self.server.dsn(self.name, **options).replace("user=postgres", f"user={user}")
-        path = "" if self.schema == "public" else f" options='-c search_path={self.schema}'"
-        return base + path
+        return self.server.dsn(self.name, **options).replace("user=postgres", f"user={user}")
 
     def connect(self, user: str = OWNER, **options: Any) -> psycopg.Connection[Any]:
         return psycopg.connect(self.dsn(user), **{"autocommit": True, **options})
 
     def saver(self, user: str = OWNER) -> Any:
         return PostgresSaver.from_conn_string(self.dsn(user))
+
+    def look_in(self, role: str, *schemas: str) -> None:
+        """Set the role's search_path, which poolers cannot lose."""
+        path = sql.SQL(", ").join(map(sql.Identifier, schemas))
+        names = (sql.Identifier(role), sql.Identifier(self.name), path)
+        with self.connect("postgres") as conn:
+            conn.execute(
+                sql.SQL("ALTER ROLE {} IN DATABASE {} SET search_path = {}").format(*names)
+            )
 
     def psql(self, file: Path, *args: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -82,6 +89,12 @@ class Database:
             for statement in runtime_grants(role, schema=self.schema):
                 conn.execute(statement)
 
+    def grant_as_is(self, role: str = RUNTIME) -> None:
+        """Grants for a schema that an older library left, so far as it goes."""
+        with self.connect() as conn:
+            conn.execute(f"GRANT USAGE ON SCHEMA public TO {role}")
+            conn.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role}")
+
     def setup(self) -> None:
         with self.saver() as saver:
             saver.setup()
@@ -101,20 +114,30 @@ class Database:
         return [v for (v,) in rows]
 
 
-@pytest.fixture(scope="session")
-def new_database(server: Any) -> Callable[..., Database]:
-    numbers = itertools.count()
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def new_database(server: Any) -> Iterator[Callable[..., Database]]:
+    """Creates databases, in which `schema` is the search_path of both roles."""
+    made: list[Database] = []
 
     def new_database(schema: str = "public") -> Database:
-        database = Database(server, f"schema_test_{next(numbers)}", schema)
+        database = Database(server, f"schema_test_{next(_numbers)}", schema)
+        made.append(database)
         with psycopg.connect(server.dsn(), autocommit=True) as conn:
             conn.execute(f"CREATE DATABASE {database.name} OWNER {OWNER} STRATEGY file_copy")
         if schema != "public":
             with database.connect() as conn:
                 conn.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
+            for role in (OWNER, RUNTIME):
+                database.look_in(role, schema)
         return database
 
-    return new_database
+    yield new_database
+    with psycopg.connect(server.dsn(), autocommit=True) as conn:
+        for database in made:
+            conn.execute(f"DROP DATABASE {database.name} WITH (FORCE)")
 
 
 @pytest.fixture
@@ -162,3 +185,17 @@ def server_log(server: Any) -> Callable[..., Any]:
                 found.append(executed[1].strip())
 
     return server_log
+
+
+@pytest.fixture
+def pooled(server: Any) -> Iterator[Callable[..., str]]:
+    """Connection strings that lead through a transaction pooler."""
+    home = server.dsn().split("host=")[1].split()[0]
+    pooler = _load(Path(__file__).with_name("pooler.py")).TransactionPooler(home)
+
+    def pooled(database: Database, user: str = RUNTIME) -> str:
+        return f"host={pooler.home} user={user} dbname={database.name}"
+
+    pooled.pooler = pooler  # type: ignore[attr-defined]
+    yield pooled
+    pooler.close()

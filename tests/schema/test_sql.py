@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import psycopg
 import pytest
 from psycopg.pq import DiagnosticField
 
@@ -68,8 +69,8 @@ def test_the_server_reads_one_statement_too(connection, sql):
 
 
 @pytest.fixture(scope="module")
-def connection(new_database):
-    with new_database().connect() as conn:
+def connection(server):
+    with psycopg.connect(server.dsn()) as conn:
         yield conn
 
 
