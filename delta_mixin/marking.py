@@ -59,18 +59,20 @@ def mark(view: NamespaceView, replayed: Mapping[str, frozenset[str]]) -> Plannin
                 marks.needed.setdefault(row.checkpoint_id, []).append(
                     Reason("replay", channel, root)
                 )
-                if (yield from _is_populated(view, row, channel, child)):
+                # Rows of exit durability hold many supersteps each: read no more than doubles.
+                ahead = min(supersteps(counters(child.metadata).get(channel)), len(passed))
+                if (yield from _is_populated(view, row, channel, ahead)):
                     break
                 child = view[row.checkpoint_id]
     return marks
 
 
 def _is_populated(
-    view: NamespaceView, row: CheckpointRow, channel: str, child: CheckpointRow
+    view: NamespaceView, row: CheckpointRow, channel: str, ahead: int
 ) -> Planning[bool]:
     if row.populated is None:
         if row.metadata is None:
-            ahead = max(1, min(supersteps(counters(child.metadata).get(channel)), READ_AHEAD))
+            ahead = max(1, min(ahead, READ_AHEAD))
             yield from view.need(_upwards(view, row.checkpoint_id, ahead), "metadata")
         if is_counting(counters(view[row.checkpoint_id].metadata).get(channel)):
             return False

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 
 from delta_mixin._view import NamespaceView
@@ -225,7 +225,7 @@ def select_for_copy(
         traits: What is known of the saver.
 
     Returns:
-        The rows, and the breaks met on the way.
+        The rows, without the parents that are not among them, and the breaks met on the way.
 
     Raises:
         UnknownChannelsError: If only the LangGraph.js marker says that there are delta channels.
@@ -244,7 +244,12 @@ def select_for_copy(
                 roots = [r.checkpoint_id for r in view if _root_of(r) in lineage][-1:]
         sweep = _Sweep(view, {i: [Reason("selected")] for i in roots})
         yield from _keep_what_readers_need(sweep, list(reversed(roots)), traits)
-        selected += [row for row in view if row.checkpoint_id in sweep.kept]
+        # The copy must not point to a parent that stays behind.
+        selected += [
+            row if row.parent_id in sweep.kept else replace(row, parent_id=None)
+            for row in view
+            if row.checkpoint_id in sweep.kept
+        ]
         severed += sweep.marks.severed
     return selected, severed
 
