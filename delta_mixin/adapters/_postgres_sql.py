@@ -37,8 +37,10 @@ class Statement(NamedTuple):
 
 Statements = Generator[Statement, list[tuple[Any, ...]], T]
 
-Begin = Callable[[bool], Statements[None]]
-"""The first statements of a transaction, given whether it is nested in one that is open."""
+Settings = Mapping[str, str]
+Begin = Callable[[bool], Statements["Settings | None"]]
+"""The first statements of a transaction, given whether it is nested in one that is open. Returns
+the settings to restore at its end, for such a one."""
 
 
 class ForkedMeanwhileError(Exception):
@@ -46,7 +48,7 @@ class ForkedMeanwhileError(Exception):
 
 
 LOCK_THREADS = """
-SELECT pg_advisory_xact_lock(key) FROM (
+SELECT set_config('jit', 'off', true), count(pg_advisory_xact_lock(key)) FROM (
     SELECT DISTINCT hashtextextended(thread_id, 'checkpoints'::regclass::oid::bigint) AS key
     FROM unnest(%(threads)s::text[]) AS t (thread_id)
     ORDER BY key
@@ -54,6 +56,9 @@ SELECT pg_advisory_xact_lock(key) FROM (
 """
 """Seeded with the table, so that equal thread ids of two schemas do not wait for each other.
 The order is the same in every batch, so batches cannot deadlock."""
+
+NO_COMPILING = "SELECT set_config('jit', 'off', true)"
+"""How many rows are named is estimated high, so short statements would seem worth compiling."""
 
 LIST_ROWS = """
 SELECT thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id
@@ -122,12 +127,9 @@ SELECT k.thread_id, k.checkpoint_ns, k.checkpoint_id,
 FROM ({KEYS}) AS k
 """
 
-PLAN_BY_HASHING = """
-SELECT current_setting('enable_nestloop'), current_setting('jit'),
-    set_config('enable_nestloop', 'off', true), set_config('jit', 'off', true)
-"""
-"""JIT too: releases before 18 add the price of a nested loop that is unavoidable to a plan's
-cost, which then seems worth compiling."""
+PLAN_BY_HASHING = "SELECT set_config('enable_nestloop', 'off', true)"
+
+SETTINGS = "SELECT current_setting('enable_nestloop'), current_setting('jit')"
 
 PLAN_AS_BEFORE = """
 SELECT set_config('enable_nestloop', %(nestloop)s, true), set_config('jit', %(jit)s, true)
@@ -225,27 +227,46 @@ SELECT count(*) FROM copied
 """
 
 
-def begin_cleanup(thread_ids: Sequence[str], nested: bool) -> Statements[None]:
+def begin_cleanup(thread_ids: Sequence[str], nested: bool) -> Statements[Settings | None]:
     """Lock the threads, without taking the snapshot of what follows.
 
     Raises:
         IsolationLevelError: If the open transaction keeps one snapshot for all statements.
     """
+    settings = None
     if nested:
         ((level,),) = yield Statement("SELECT current_setting('transaction_isolation')")
         if level not in ("read committed", "read uncommitted"):
             raise IsolationLevelError(level)
+        settings = yield from _settings()
     else:
         level = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED"
         yield Statement(level, fetch=False)
     yield Statement(LOCK_THREADS, {"threads": list(thread_ids)})
+    return settings
 
 
-def begin_reading(nested: bool) -> Statements[None]:
+def begin_reading(nested: bool) -> Statements[Settings | None]:
     """Give all statements one snapshot, unless the open transaction has settled it already."""
-    if not nested:
+    settings = None
+    if nested:
+        settings = yield from _settings()
+    else:
         level = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
         yield Statement(level, fetch=False)
+    yield Statement(NO_COMPILING)
+    return settings
+
+
+def end(settings: Settings | None) -> Statements[None]:
+    """Leave a transaction that goes on as it was; one that ends forgets the settings itself."""
+    if settings is not None:
+        yield Statement(PLAN_AS_BEFORE, settings)
+
+
+def _settings() -> Statements[Settings]:
+    ((nestloop, jit),) = yield Statement(SETTINGS)
+    return {"nestloop": nestloop, "jit": jit}
 
 
 def count_rows(thread_ids: Sequence[str]) -> Statements[dict[str, int]]:
@@ -355,7 +376,7 @@ def delete_rows(plans: Sequence[CleanupPlan]) -> Statements[None]:
     plans = [p for p in plans if p.operation != "delete"]
     if not plans:
         return
-    ((nestloop, jit, _, _),) = yield Statement(PLAN_BY_HASHING)
+    yield Statement(PLAN_BY_HASHING)
     doomed = _of_keys("", {p.thread_id: p.doomed for p in plans}).params
     dropped = [(p.thread_id, ns) for p in plans for ns in p.dropped_namespaces]
     detached = {p.thread_id: p.detached for p in plans}
@@ -371,7 +392,6 @@ def delete_rows(plans: Sequence[CleanupPlan]) -> Statements[None]:
     if any(detached.values()):
         yield _of_keys(DETACH, detached)._replace(fetch=False)
     forked = yield Statement(FORKED_MEANWHILE, {**doomed, "namespaces": _json(dropped)})
-    yield Statement(PLAN_AS_BEFORE, {"nestloop": nestloop, "jit": jit})
     if forked:
         names = ", ".join(sorted(repr(thread_id) for (thread_id,) in forked))
         raise ForkedMeanwhileError(

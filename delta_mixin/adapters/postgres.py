@@ -144,8 +144,9 @@ class DeltaPostgresSaver(
             with conn.transaction(), conn.cursor(binary=True, row_factory=tuple_row) as cursor:
                 token = _cursor_in_scope.set((self, cursor))
                 try:
-                    self._execute(begin(nested))
+                    settings = self._execute(begin(nested))
                     yield
+                    self._execute(sql.end(settings))
                 finally:
                     _cursor_in_scope.reset(token)
 
@@ -226,8 +227,9 @@ class AsyncDeltaPostgresSaver(
             ):
                 token = _cursor_in_scope.set((self, cursor))
                 try:
-                    await self._execute(begin(nested))
+                    settings = await self._execute(begin(nested))
                     yield
+                    await self._execute(sql.end(settings))
                 finally:
                     _cursor_in_scope.reset(token)
 

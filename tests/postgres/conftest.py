@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import itertools
 import sys
@@ -12,6 +13,9 @@ from typing import Any
 import psycopg
 import pytest
 from langgraph.checkpoint.postgres import PostgresSaver
+from psycopg_pool import AsyncConnectionPool, ConnectionPool
+
+from delta_mixin.adapters.postgres import AsyncDeltaPostgresSaver, DeltaPostgresSaver
 
 TABLES = ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
 
@@ -94,3 +98,70 @@ def rows_of() -> Callable[..., dict[str, list[tuple[Any, ...]]]]:
             }
 
     return rows_of
+
+
+@pytest.fixture(scope="session")
+def threads() -> ModuleType:
+    """The module that writes threads into tables."""
+    return _load("threads")
+
+
+@pytest.fixture(scope="session")
+def ids_of() -> Callable[[str, str], list[str]]:
+    """The checkpoint ids of a thread, oldest first."""
+
+    def ids_of(dsn: str, thread_id: str) -> list[str]:
+        query = "SELECT checkpoint_id FROM checkpoints WHERE thread_id = %s ORDER BY checkpoint_id"
+        with psycopg.connect(dsn) as conn:
+            return [row[0] for row in conn.execute(query, (thread_id,))]
+
+    return ids_of
+
+
+@pytest.fixture(scope="session")
+def orphans_of() -> Callable[[str], dict[str, int]]:
+    """How many writes and blobs belong to no checkpoint."""
+
+    def orphans_of(dsn: str) -> dict[str, int]:
+        with psycopg.connect(dsn) as conn:
+            return {
+                "writes": conn.execute(
+                    "SELECT count(*) FROM checkpoint_writes w WHERE NOT EXISTS "
+                    "(SELECT FROM checkpoints c WHERE (c.thread_id, c.checkpoint_ns, "
+                    "c.checkpoint_id) = (w.thread_id, w.checkpoint_ns, w.checkpoint_id))"
+                ).fetchone()[0],  # type: ignore[index]
+                "blobs": conn.execute(
+                    "SELECT count(*) FROM checkpoint_blobs b WHERE NOT EXISTS "
+                    "(SELECT FROM checkpoints c WHERE c.thread_id = b.thread_id AND "
+                    "c.checkpoint_ns = b.checkpoint_ns AND "
+                    "c.checkpoint -> 'channel_versions' ->> b.channel = b.version)"
+                ).fetchone()[0],  # type: ignore[index]
+            }
+
+    return orphans_of
+
+
+@pytest.fixture(params=["connection", "pipeline", "pool", "async connection", "async pool"])
+def call(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    """Calls one method of a saver of our own, opened for this one call."""
+    kind = request.param
+    options = {"autocommit": True, "prepare_threshold": 0}
+
+    async def acall(dsn: str, name: str, *args: Any, **kwargs: Any) -> Any:
+        if kind == "async connection":
+            async with AsyncDeltaPostgresSaver.from_conn_string(dsn) as saver:
+                return await getattr(saver, f"a{name}")(*args, **kwargs)
+        async with AsyncConnectionPool(dsn, min_size=1, kwargs=options) as pool:
+            return await getattr(AsyncDeltaPostgresSaver(pool), f"a{name}")(*args, **kwargs)
+
+    def call(dsn: str, name: str, *args: Any, **kwargs: Any) -> Any:
+        if kind.startswith("async"):
+            return asyncio.run(acall(dsn, name, *args, **kwargs))
+        if kind == "pool":
+            with ConnectionPool(dsn, min_size=1, kwargs=options) as pool:
+                return getattr(DeltaPostgresSaver(pool), name)(*args, **kwargs)
+        piped = kind == "pipeline"
+        with DeltaPostgresSaver.from_conn_string(dsn, pipeline=piped) as saver:
+            return getattr(saver, name)(*args, **kwargs)
+
+    return call

@@ -5,11 +5,11 @@ from __future__ import annotations
 from contextlib import asynccontextmanager, contextmanager
 
 import pytest
-from delta_mixin.testing import SaverContract
-from delta_mixin.testing.oracle import SETTLED_HOST
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from delta_mixin.adapters.postgres import AsyncDeltaPostgresSaver, DeltaPostgresSaver
+from delta_mixin.testing import SaverContract
+from delta_mixin.testing.oracle import SETTLED_HOST
 
 
 class PostgresContract(SaverContract):
