@@ -118,7 +118,8 @@ def schema_releases(session: nox.Session) -> None:
             *("--target", str(folder / release), *pins),
         )
     session.run(
-        *("pytest", "tests/schema/test_releases.py", *session.posargs),
+        *("pytest", "tests/schema/test_releases.py", "tests/schema/test_example.py"),
+        *session.posargs,
         env={"SCHEMA_RELEASES": str(folder)},
     )
 

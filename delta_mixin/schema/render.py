@@ -38,10 +38,12 @@ class MigrationStep:
     Attributes:
         labelled: In order, what each statement is for, and the statement with its semicolon.
         in_transaction: They form one transaction; otherwise each runs by itself, outside any.
+        versions: What they are in the library's list.
     """
 
     labelled: tuple[tuple[str, str], ...]
     in_transaction: bool
+    versions: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -66,13 +68,13 @@ class Migration:
     """A rendered migration.
 
     Attributes:
-        header: Comment lines that name library, version and statement range.
+        source: The library and its release.
         steps: The steps in order.
         first: Version of the first statement.
         last: Version of the last statement.
     """
 
-    header: tuple[str, ...]
+    source: str
     steps: tuple[MigrationStep, ...]
     first: int
     last: int
@@ -85,23 +87,38 @@ class Migration:
         stem = f"checkpointer_v{self.last}"
         if self.first:
             stem = f"checkpointer_v{self.first - 1}_to_v{self.last}"
-        files = []
-        if inside:
-            files.append(self._file(f"{stem}.sql", inside, _INSIDE))
-        if outside:
-            files.append(self._file(f"{stem}_outside_transaction.sql", outside, _OUTSIDE))
-        return tuple(files)
+        parts = [
+            (f"{stem}.sql", inside, _INSIDE),
+            (f"{stem}_outside_transaction.sql", outside, _OUTSIDE),
+        ]
+        parts = [part for part in parts if part[1]]
+        marks = [f", file {i} of 2" if len(parts) == 2 else "" for i in (1, 2)]
+        return tuple(
+            self._file(name, steps, how, mark)
+            for (name, steps, how), mark in zip(parts, marks, strict=False)
+        )
 
     @property
     def alembic(self) -> str:
         """The Alembic form: imports, `upgrade()` and `downgrade()` of one revision."""
-        return revision_body(
-            self.header, [(step.labelled, step.in_transaction) for step in self.steps]
+        steps = [(step.labelled, step.in_transaction) for step in self.steps]
+        return revision_body(self._header(self.steps), steps)
+
+    def _header(self, steps: Sequence[MigrationStep], mark: str = "") -> tuple[str, ...]:
+        versions = [version for step in steps for version in step.versions]
+        span = _span(versions[0], versions[-1]) if versions else "nothing to do"
+        upgrade = f"upgrade from version {self.first - 1} to {self.last}"
+        state = upgrade if self.first else "fresh schema"
+        return (
+            f"-- Checkpointer schema of {self.source}: {span} ({state}{mark}).",
+            "-- Written by delta_mixin.schema. Do not edit: render again when the pin changes.",
         )
 
-    def _file(self, name: str, steps: Sequence[MigrationStep], how: _How) -> MigrationFile:
+    def _file(
+        self, name: str, steps: Sequence[MigrationStep], how: _How, mark: str
+    ) -> MigrationFile:
         statements: list[str] = []
-        blocks = ["\n".join([*how.marker, *self.header, *how.advice])]
+        blocks = ["\n".join([*how.marker, *self._header(steps, mark), *how.advice])]
         for step in steps:
             body = step.labelled
             if step.in_transaction and not how.in_transaction and len(body) > 1:
@@ -176,13 +193,7 @@ def render_migration(
     first = 0 if from_version is None else from_version + 1
     entries = [_entry(version, listed[version]) for version in range(first, last + 1)]
     steps = _fresh(entries) if from_version is None else _upgrade(entries)
-    span = _span(first, last) if entries else "nothing to do"
-    state = "fresh schema" if from_version is None else f"upgrade from version {from_version}"
-    header = (
-        f"-- Checkpointer schema of {' '.join(source.split())}: {span} ({state}).",
-        "-- Written by delta_mixin.schema. Do not edit: render again when the pin changes.",
-    )
-    return Migration(header, tuple(steps), first, last)
+    return Migration(" ".join(source.split()), tuple(steps), first, last)
 
 
 _Entry = tuple[int, tuple[Statement, ...]]
@@ -215,14 +226,15 @@ def _upgrade(entries: Sequence[_Entry]) -> Iterator[MigrationStep]:
         if plain:
             yield _together(plain, record_after([v for v, _ in plain]))
             plain = []
-        yield MigrationStep(_apart(version, parts), False)
+        yield MigrationStep(_apart(version, parts), False, (version,))
     if plain:
         yield _together(plain, record_after([v for v, _ in plain]))
 
 
 def _together(entries: Sequence[_Entry], recorded: str) -> MigrationStep:
     labelled = [(f"statement {v}", s.terminated) for v, parts in entries for s in parts]
-    return MigrationStep((*labelled, ("recorded as applied", recorded)), True)
+    versions = tuple(version for version, _ in entries)
+    return MigrationStep((*labelled, ("recorded as applied", recorded)), True, versions)
 
 
 def _apart(version: int, parts: Sequence[Statement]) -> tuple[tuple[str, str], ...]:

@@ -190,8 +190,13 @@ def test_the_header_names_library_release_and_statements():
     assert given.splitlines()[0] == (
         "-- Checkpointer schema of mine 1.0 ; DROP TABLE x: statement 0 (fresh schema)."
     )
-    for file in render_migration(from_version=5).files:
-        assert "statements 6 to 9 (upgrade from version 5)" in file.text
+    first, second = render_migration(from_version=4).files
+    assert ": statement 5 (upgrade from version 4 to 9, file 1 of 2).\n" in first.text
+    assert ": statements 6 to 9 (upgrade from version 4 to 9, file 2 of 2).\n" in second.text
+    (only,) = render_migration(from_version=8).files
+    assert ": statement 9 (upgrade from version 8 to 9).\n" in only.text
+    revision = render_migration(from_version=4).alembic
+    assert revision.splitlines()[0].endswith(": statements 5 to 9 (upgrade from version 4 to 9).")
 
 
 def test_files_are_named_by_version_and_marked_by_how_to_run_them():
