@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -114,30 +114,34 @@ class Database:
         return [v for (v,) in rows]
 
 
-_numbers = itertools.count()
+@pytest.fixture(scope="session")
+def temporary_database(server: Any) -> Callable[..., AbstractContextManager[Database]]:
+    """Enters a database in which `schema` is the search_path of both roles."""
+    numbers = itertools.count()
+
+    @contextmanager
+    def temporary_database(schema: str = "public") -> Iterator[Database]:
+        database = Database(server, f"schema_test_{next(numbers)}", schema)
+        with psycopg.connect(server.dsn(), autocommit=True) as admin:
+            admin.execute(f"CREATE DATABASE {database.name} OWNER {OWNER} STRATEGY file_copy")
+            try:
+                if schema != "public":
+                    with database.connect() as conn:
+                        conn.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
+                    for role in (OWNER, RUNTIME):
+                        database.look_in(role, schema)
+                yield database
+            finally:
+                admin.execute(f"DROP DATABASE {database.name} WITH (FORCE)")
+
+    return temporary_database
 
 
 @pytest.fixture
-def new_database(server: Any) -> Iterator[Callable[..., Database]]:
-    """Creates databases, in which `schema` is the search_path of both roles."""
-    made: list[Database] = []
-
-    def new_database(schema: str = "public") -> Database:
-        database = Database(server, f"schema_test_{next(_numbers)}", schema)
-        made.append(database)
-        with psycopg.connect(server.dsn(), autocommit=True) as conn:
-            conn.execute(f"CREATE DATABASE {database.name} OWNER {OWNER} STRATEGY file_copy")
-        if schema != "public":
-            with database.connect() as conn:
-                conn.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
-            for role in (OWNER, RUNTIME):
-                database.look_in(role, schema)
-        return database
-
-    yield new_database
-    with psycopg.connect(server.dsn(), autocommit=True) as conn:
-        for database in made:
-            conn.execute(f"DROP DATABASE {database.name} WITH (FORCE)")
+def new_database(temporary_database: Any) -> Iterator[Callable[..., Database]]:
+    """Creates databases that last as long as the test."""
+    with ExitStack() as stack:
+        yield lambda *args: stack.enter_context(temporary_database(*args))
 
 
 @pytest.fixture
