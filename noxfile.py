@@ -18,6 +18,8 @@ LOWEST = (
     "langgraph-checkpoint==4.1.0",
     "langgraph-checkpoint-sqlite==3.1.0",
     "langgraph-checkpoint-postgres==3.1.0",
+    "sqlglot==28.7.0",
+    "typer==0.27.0",
 )
 
 # langgraph, langgraph-checkpoint, langgraph-checkpoint-sqlite; only the last of these stores
