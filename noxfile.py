@@ -18,7 +18,7 @@ LOWEST = (
     "langgraph-checkpoint==4.1.0",
     "langgraph-checkpoint-sqlite==3.1.0",
     "langgraph-checkpoint-postgres==3.1.0",
-    "sqlglot==28.7.0",
+    "sqlglot==30.24.0",
     "typer==0.27.0",
 )
 

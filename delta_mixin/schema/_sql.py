@@ -266,8 +266,13 @@ def _tokenize(sql: str, version: int) -> list[_Token]:
     except SqlglotError as broken:
         raise UnsupportedStatementError(version, sql, f"it cannot be read: {broken}") from broken
     found = []
+    continues_escapes = False
     for token in tokens:
         spelled = sql[token.start : token.end + 1]
+        if continues_escapes and "\\" in spelled:
+            reason = "an E'…' string goes on in a second literal that holds a backslash"
+            raise UnsupportedStatementError(version, sql, reason)
+        continues_escapes = spelled[:2] in ("E'", "e'")
         quoted = token.token_type in plain or spelled[-1:] in ("'", '"', "$")
         found.append(_Token(token.start, token.end + 1, "" if quoted else spelled.upper()))
     return found

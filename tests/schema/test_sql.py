@@ -152,6 +152,8 @@ def test_an_empty_statement_still_has_its_version():
         "SELECT 1; COMMIT",
         "SELECT 'a",
         "SELECT $x$ a",
+        "SELECT E'a'\n'b\\';c'",
+        "SELECT E'a'\n'b\\'; c'' '",
     ],
 )
 def test_what_no_file_can_carry_is_refused(sql):
