@@ -157,7 +157,7 @@ def test_an_empty_statement_still_has_its_version():
     ],
 )
 def test_what_no_file_can_carry_is_refused(sql):
-    with pytest.raises(UnsupportedStatementError, match=r"^statement 1: .*by hand") as refusal:
+    with pytest.raises(UnsupportedStatementError, match=r"(?s)^statement 1: .*by hand") as refusal:
         render_migration(["SELECT 1", sql])
     assert refusal.value.version == 1
 
