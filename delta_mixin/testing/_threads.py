@@ -8,27 +8,24 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
 from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
-from delta_mixin.drawing import draw_thread
-from delta_mixin.model import CheckpointRow
 from delta_mixin.testing import oracle
 from delta_mixin.testing._bridge import SyncView
+from delta_mixin.testing._pictures import draw_calls
 from delta_mixin.testing.oracle import Key, Reading
+from delta_mixin.testing.writing import Put, PutWrites
 
 Row = str | Sequence[str]
 """Which row: its id in the root namespace, or namespace and id."""
 
 NEWEST = "newest"
 """As a parent: the row that was put last in the namespace."""
-
-MANY = 60
-"""Threads with more checkpoints than this are not drawn."""
 
 _UUID_EPOCH = datetime(1582, 10, 15, tzinfo=timezone.utc)
 
@@ -63,7 +60,6 @@ class HandMadeThread:
 
     Attributes:
         steps: What was done to it, for failure messages.
-        config_metadata: What the config of `put` carries as its metadata.
     """
 
     def __init__(
@@ -73,11 +69,10 @@ class HandMadeThread:
         self.thread_id = thread_id
         self.delta = tuple(delta)
         self.steps: list[str] = []
-        self.config_metadata: dict[str, Any] = {}
         self._rows: dict[Key, _Row] = {}
         self._newest: dict[str, str] = {}
         self._tasks = 0
-        self._calls: list[tuple[str, str, str | None, tuple[Any, ...]]] = []
+        self._calls: list[Put | PutWrites] = []
         view.threads.append(self)
 
     # -- writing -----------------------------------------------------------------------------
@@ -94,6 +89,7 @@ class HandMadeThread:
         run_id: str | None = None,
         parents: Mapping[str, str] | None = None,
         v: int = 4,
+        config_metadata: Mapping[str, Any] | None = None,
         **metadata: Any,
     ) -> str:
         """Put a checkpoint after `parent` and return its id.
@@ -108,6 +104,7 @@ class HandMadeThread:
             run_id: Run in its metadata.
             parents: Its root checkpoint by namespace, for subgraphs.
             v: Version of the checkpoint format.
+            config_metadata: Metadata of the config, as runs pass it.
             metadata: Further metadata.
         """
         if parent == NEWEST:
@@ -153,7 +150,7 @@ class HandMadeThread:
         if run_id is not None:
             stored_metadata["run_id"] = run_id
         stored_metadata.update(metadata)
-        self._call("put", ns, parent, checkpoint, stored_metadata, new_versions)
+        self._make(Put(ns, parent, checkpoint, stored_metadata, new_versions, config_metadata))
         self._rows[ns, checkpoint_id] = row
         self._newest[ns] = checkpoint_id
         self.steps.append(
@@ -179,7 +176,7 @@ class HandMadeThread:
         self._tasks += 1
         task_id = task_id or f"{self._tasks:08x}-0000-4000-8000-000000000000"
         task_path = f"~__pregel_pull, n{self._tasks:08}" if task_path is None else task_path
-        self._call("put_writes", ns, checkpoint_id, list(writes), task_id, task_path)
+        self._make(PutWrites(ns, checkpoint_id, list(writes), task_id, task_path))
         self._rows[ns, checkpoint_id].written.extend(writes)
         self.steps.append(f"write {list(writes)!r} at {checkpoint_id}, task {task_id}")
 
@@ -232,18 +229,15 @@ class HandMadeThread:
     def repeated(self, thread_id: Any) -> HandMadeThread:
         """Another thread, written with the very same rows and writes."""
         other = HandMadeThread(self.view, thread_id, delta=self.delta)
-        for name, ns, checkpoint_id, args in self._calls:
-            other._call(name, ns, checkpoint_id, *args)
+        for call in self._calls:
+            other._make(call)
         other.steps = list(self.steps)
         other._rows, other._newest, other._tasks = dict(self._rows), dict(self._newest), self._tasks
         return other
 
-    def _call(self, name: str, ns: str, checkpoint_id: str | None, *args: Any) -> None:
-        self._calls.append((name, ns, checkpoint_id, args))
-        config = self.view.config(self.thread_id, ns, checkpoint_id)
-        if self.config_metadata and name == "put":
-            config = {**config, "metadata": self.config_metadata}
-        getattr(self.view, name)(config, *args)
+    def _make(self, call: Put | PutWrites) -> None:
+        self._calls.append(call)
+        call.perform(self.view, self.thread_id)
 
     def missing(self, checkpoint_id: str) -> str:
         """Take this id for a parent that some other tool has deleted."""
@@ -304,36 +298,9 @@ class HandMadeThread:
         lines = "\n".join(f"  {n}. {step}" for n, step in enumerate(self.steps, 1))
         looked_at = "" if thread_id is None else f", looked at as {thread_id!r}"
         told = f"\nthread {self.thread_id!r}{looked_at}, through {self.view!r}:\n{lines}"
-        return told + self._picture(self.thread_id if thread_id is None else thread_id)
-
-    def _picture(self, thread_id: Any) -> str:
-        """The thread as it was put, with what is not stored any more crossed out."""
-        rows = self._written_rows()
-        if len(rows) > MANY:
-            return ""
-        try:
-            stored = {*oracle.keys(self.view, thread_id, self.namespaces)}
-        except Exception as error:  # of a saver that is being tested because it may be broken
-            return f"\nwhat is stored cannot be listed: {error!r}"
-        drawn = draw_thread(rows.values(), gone=rows.keys() - stored)
-        return f"\nas it was put, with x for what is not stored now:\n{drawn}"
-
-    def _written_rows(self) -> dict[Key, CheckpointRow]:
-        written: dict[Key, set[str]] = {}
-        rows: dict[Key, CheckpointRow] = {}
-        for name, ns, checkpoint_id, args in self._calls:
-            if name == "put_writes":
-                written.setdefault((ns, str(checkpoint_id)), set()).update(c for c, _ in args[0])
-            else:
-                values = {c: v for c, v in args[0]["channel_values"].items() if c != "step"}
-                row = CheckpointRow(
-                    str(self.thread_id), ns, args[0]["id"], checkpoint_id, metadata=args[1]
-                ).with_checkpoint({**args[0], "channel_values": values})
-                rows[row.key] = row
-        return {
-            key: replace(row, write_channels=frozenset(written.get(key, ())))
-            for key, row in rows.items()
-        }
+        where = self.thread_id if thread_id is None else thread_id
+        drawn = draw_calls(self.view, where, self._calls, without=("step",))
+        return f"{told}\n{drawn}" if drawn else told
 
     def expect_rows(self, after: Mapping[Key, Reading], rows: Iterable[Row]) -> None:
         """Exactly these rows are stored."""

@@ -131,8 +131,7 @@ class ReadingTests(ContractBase):
         found by its run.
         """
         thread = HandMadeThread(view)
-        thread.config_metadata = {"run_id": "run"}
-        first = thread.put()
+        first = thread.put(config_metadata={"run_id": "run"})
         read = thread.saved(first).metadata.get("run_id")
         assert read == "run", f"read run_id {read!r}, expected 'run'{thread.story()}"
 
