@@ -52,9 +52,9 @@ def test_a_machine_that_fails_shows_the_thread_before_the_cleanup(capsys):
         def make_saver(self):
             return nullcontext(OneRowShort())
 
+    # Making it small takes minutes, and is Hypothesis's own.
+    found = cleanup_settings(**FOUND, phases=[Phase.generate])
     with pytest.raises(AssertionError) as failed:
-        # Making it small takes minutes, and is Hypothesis's own.
-        found = cleanup_settings(**FOUND, phases=[Phase.generate])
         run_state_machine_as_test(Machine, settings=found)
     lines = [*told(failed).splitlines(), *capsys.readouterr().out.splitlines()]
     assert any("before prune, as it was put" in line for line in lines), lines
