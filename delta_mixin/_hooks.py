@@ -50,7 +50,7 @@ class CleanupHooks(_Saver):
     `None` looks at the number of threads only."""
 
     LISTS_ALL_THREADS: ClassVar[bool] = False
-    """Whether `list(None, filter={"run_id": ...})` finds the rows of a run in all threads."""
+    """Whether `list(None, filter=...)` finds the rows of a `run_id` in all threads."""
 
     NEWEST_ID_IS_HEAD: ClassVar[bool] = False
     """Whether `get_tuple` without an id always returns the greatest id of the namespace.
@@ -103,8 +103,9 @@ class CleanupHooks(_Saver):
     ) -> None:
         """Copy the rows, their writes and blobs to a thread that holds nothing yet.
 
-        Ids, parents, metadata, values and the order of writes stay as they are; nothing of the
-        source changes; after an error nothing of the target is left. The default reads and puts
+        Ids, metadata, values and the order of writes stay as they are, parents as the rows name
+        them: a row whose parent is not copied names none. Nothing of the source changes; after
+        an error nothing of the target is left. The default reads and puts
         row by row, oldest first. It cannot see the task paths of the stored writes and numbers
         them instead: writes added to a copied checkpoint later on sort behind them.
         """

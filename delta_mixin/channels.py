@@ -1,13 +1,16 @@
 """Which channels of a namespace are delta channels, and which of them a root must replay.
 
 1. Declared channels count always; a declaration is never the whole truth.
-2. Detected, over all rows of the namespace: the keys of the update counters in metadata, and
-   channels that hold a `_DeltaSnapshot`. Over *all* rows, because a channel changed back to a
-   plain reducer leaves the head's counters while its value still rests on older writes.
+2. Detected, over all rows of the namespace: the keys of the update counters in metadata,
+   channels that hold a `_DeltaSnapshot`, and channels that a row's writes gave a new version but
+   no value, where no row stores a value of theirs: any other kind would. Over *all* rows,
+   because a channel changed back to a plain reducer, or left out of the graph, leaves the
+   head's counters while its value still rests on older writes.
 3. Evidence, for rows that langgraph before 1.2.9 wrote through `update_state` with neither: at
    a root that the loop did not write, a channel with a version and no stored value, with
-   writes in the namespace, counts as delta - unless a loop row has it like that and leaves it
-   out of its counters, which only an ephemeral channel is.
+   writes or a value in the namespace, counts as delta - unless a loop row has it like that and
+   leaves it out of its counters, which only an ephemeral channel is. The value alone tells of a
+   channel that was a plain reducer, with no later write, or none that a cleanup has left.
 4. A channel without an entry in a root's non-empty `channel_versions` was never written there.
 5. Where a root's own counters settle every channel that it has a version but no value for,
    no other row is read.
@@ -97,16 +100,13 @@ def channels_to_replay(
             doubtful.append(root)
     if not doubtful:
         return replayed
-    yield from view.need(view.ids, "metadata", "checkpoint")
+    yield from view.need(view.ids, "metadata", "checkpoint", "writes")
     detected = _detected(view, declared).union(declared)
-    evident: frozenset[str] = frozenset()
-    if not all(_from_loop(view[root]) for root in doubtful):
-        yield from view.need(view.ids, "writes")
-        evident = _evidence(view)
+    evident = _evidence(view)
     for root in doubtful:
         row = view[root]
         if not row.channel_versions:
-            replayed[root] = detected - (row.populated or frozenset())
+            replayed[root] = detected - _populated(row)
             continue
         delta = detected if _from_loop(row) else detected | evident
         replayed[root] = _open_channels(row) & delta
@@ -115,7 +115,11 @@ def channels_to_replay(
 
 def _open_channels(row: CheckpointRow) -> frozenset[str]:
     """Channels with a version but no value at the row."""
-    return frozenset(row.channel_versions or ()) - (row.populated or frozenset())
+    return frozenset(row.channel_versions or ()) - _populated(row)
+
+
+def _populated(row: CheckpointRow) -> frozenset[str]:
+    return row.populated or frozenset()
 
 
 def _can_be_delta(channel: str) -> bool:
@@ -131,16 +135,30 @@ def _detected(view: NamespaceView, declared: Collection[str]) -> frozenset[str]:
     marked = any(JS_MARKER in (row.metadata or {}) for row in view)
     if marked and not counted and not declared:
         raise UnknownChannelsError(view.checkpoint_ns)
-    return frozenset(counted.union(*(row.snapshots or () for row in view)))
+    snapshots = (row.snapshots or () for row in view)
+    return frozenset(counted.union(*snapshots, _written_without_value(view)))
+
+
+def _written_without_value(view: NamespaceView) -> frozenset[str]:
+    """Channels that got a new version at a row, from writes at its parent, but no value."""
+    found: set[str] = set()
+    for row in view:
+        if (parent := view.get(row.parent_id)) is not None:
+            versions, before = row.channel_versions or {}, parent.channel_versions or {}
+            written = _open_channels(row) & (parent.write_channels or frozenset())
+            found.update(c for c in written if versions[c] != before.get(c))
+    # An ephemeral channel looks like this where a fork clears what another branch was to read.
+    stored = {c for row in view for c in _populated(row) - (row.snapshots or frozenset())}
+    return frozenset(filter(_can_be_delta, found - stored))
 
 
 def _evidence(view: NamespaceView) -> frozenset[str]:
     """Channels that count as delta where a root that the loop did not write has them open."""
-    written = {c for row in view for c in row.write_channels or () if _can_be_delta(c)}
+    used = {c for row in view for c in (row.write_channels or frozenset()) | _populated(row)}
     ephemeral = {
         c
         for row in view
         if _from_loop(row)
         for c in _open_channels(row) - counters(row.metadata).keys()
     }
-    return frozenset(written - ephemeral)
+    return frozenset(filter(_can_be_delta, used - ephemeral))

@@ -42,7 +42,7 @@ class SeveredHistoryError(DeltaMixinError):
         lines = "\n".join(f"  {t!r}: {'; '.join(b)}" for t, b in self.breaks.items())
         super().__init__(
             f"history already severed, left untouched: {len(self.threads)} thread(s)\n{lines}\n"
-            "Restore the missing rows from a backup, or sweep anyway with severed='ignore'."
+            "Restore the missing rows from a backup; prune sweeps anyway with severed='ignore'."
         )
 
 

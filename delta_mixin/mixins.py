@@ -222,6 +222,7 @@ class CopyAndDeleteForRunsMixin(CleanupHooks):
             TargetThreadExistsError: If the target holds rows already.
             CheckpointNotFoundError: If `checkpoint_id` is not in the source's root namespace.
             SeveredHistoryError: If the history of `checkpoint_id` breaks off.
+            UnknownDeltaChannelsError: If nothing stored says which channels `checkpoint_id` needs.
         """
         self._run("copy_thread", self._copy(source_thread_id, target_thread_id, checkpoint_id))
 

@@ -257,7 +257,7 @@ class CleanupPlan:
 
     @property
     def replay_only(self) -> tuple[RowKey, ...]:
-        """Kept rows that are no root: they stay only because a root's reader passes them."""
+        """Kept rows that are no root and stay only because a root's reader passes them."""
         return tuple(
             key
             for key, reasons in self.kept.items()

@@ -26,6 +26,7 @@ BLOBS_AT_ONCE = 64
 
 _IDS = "checkpoint_id IN (SELECT value FROM json_each(?))"
 _WHERE = f"WHERE thread_id = ? AND checkpoint_ns = ? AND {_IDS}"
+_CLEAR_PARENT = f"UPDATE checkpoints SET parent_checkpoint_id = NULL {_WHERE}"
 
 
 def list_rows(thread_ids: Sequence[str]) -> Statements[list[CheckpointRow]]:
@@ -52,8 +53,7 @@ def read_rows(serde: Any, thread_id: str, keys: Reads) -> Statements[list[Checkp
         if part == "metadata":
             found = yield _select("checkpoint_id, metadata", "checkpoints", thread_id, ns, ids)
             rows += [
-                CheckpointRow(thread_id, ns, i, metadata=json.loads(metadata) if metadata else {})
-                for i, metadata in found
+                CheckpointRow(thread_id, ns, i, metadata=_metadata(stored)) for i, stored in found
             ]
         elif part == "writes":
             columns = "DISTINCT checkpoint_id, channel"
@@ -86,8 +86,7 @@ def delete_rows(plans: Sequence[CleanupPlan]) -> Statements[None]:
                 for table in ("writes", "checkpoints"):
                     yield f"DELETE FROM {table} {_WHERE}", (plan.thread_id, ns, json.dumps(ids))
         for ns, ids in plan.detached_ids().items():
-            statement = f"UPDATE checkpoints SET parent_checkpoint_id = NULL {_WHERE}"
-            yield statement, (plan.thread_id, ns, json.dumps(ids))
+            yield _CLEAR_PARENT, (plan.thread_id, ns, json.dumps(ids))
 
 
 def copy_rows(source: str, target: str, rows: Sequence[CheckpointRow]) -> Statements[None]:
@@ -102,25 +101,48 @@ def copy_rows(source: str, target: str, rows: Sequence[CheckpointRow]) -> Statem
     for row in rows:
         ids_by_ns.setdefault(row.checkpoint_ns, []).append(row.checkpoint_id)
     for table in ("checkpoints", "writes"):
-        found = yield "SELECT name FROM pragma_table_info(?) WHERE name <> 'thread_id'", (table,)
-        columns = ", ".join(f'"{name}"' for (name,) in found)
+        found = yield (
+            "SELECT '\"' || replace(name, '\"', '\"\"') || '\"' FROM pragma_table_info(?) "
+            "WHERE name <> 'thread_id'",
+            (table,),
+        )
+        columns = ", ".join(name for (name,) in found)
         for ns, ids in ids_by_ns.items():
             yield (
                 f"INSERT INTO {table} (thread_id, {columns}) "
                 f"SELECT ?, {columns} FROM {table} {_WHERE}",
                 (target, source, ns, json.dumps(ids)),
             )
+    for ns in ids_by_ns:
+        first = [r.checkpoint_id for r in rows if r.checkpoint_ns == ns and r.parent_id is None]
+        yield _CLEAR_PARENT, (target, ns, json.dumps(first))
 
 
 def list_run_threads(run_ids: Sequence[str]) -> Statements[list[str]]:
-    """Threads with a row of one of the runs; reads every row's metadata once."""
+    """Threads with a row of one of the runs; reads every row's metadata once.
+
+    Names a thread as well if SQLite cannot tell: if a run id is no string, or the metadata no
+    JSON by its rules, which `NaN` is not although `json.dumps` writes it.
+    """
     found = yield (
-        "SELECT DISTINCT thread_id FROM checkpoints WHERE "
-        "CAST(json_extract(CAST(metadata AS TEXT), '$.run_id') AS TEXT) "
-        "IN (SELECT value FROM json_each(?))",
+        "SELECT DISTINCT thread_id FROM "
+        "(SELECT thread_id, CAST(metadata AS TEXT) AS stored FROM checkpoints) WHERE CASE "
+        "WHEN NOT json_valid(stored) THEN 1 "
+        "WHEN json_type(stored, '$.run_id') = 'text' THEN "
+        "json_extract(stored, '$.run_id') IN (SELECT value FROM json_each(?)) "
+        "ELSE json_type(stored, '$.run_id') <> 'null' END",
         (json.dumps(list(run_ids)),),
     )
     return [thread_id for (thread_id,) in found]
+
+
+def _metadata(stored: Any) -> dict[str, Any]:
+    # What cannot be read says nothing: the row's run is then unknown, its checkpoint opened.
+    try:
+        metadata = json.loads(stored)
+    except (TypeError, ValueError):
+        return {}
+    return metadata if isinstance(metadata, dict) else {}
 
 
 def _select(

@@ -7,11 +7,13 @@ methods do, so that on an event loop nothing comes between planning and sweeping
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory
 from langgraph.checkpoint.memory import InMemorySaver
 
 from delta_mixin.mixins import CopyAndDeleteForRunsMixin, DeltaChannelAwarePruneMixin
@@ -25,6 +27,23 @@ class DeltaInMemorySaver(DeltaChannelAwarePruneMixin, CopyAndDeleteForRunsMixin,
 
     NEWEST_ID_IS_HEAD = True
     VERSIONED_BLOBS = True
+
+    def get_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """The host's, which never ends where re-putting an id has made the parents a loop."""
+        conf = config["configurable"]
+        thread_id, ns = conf["thread_id"], conf.get("checkpoint_ns", "")
+        stored = self.storage.get(thread_id, {}).get(ns, {})
+        checkpoint_id = conf.get("checkpoint_id") or max(stored, default="")
+        chain: dict[str, None] = {}
+        while checkpoint_id in stored and checkpoint_id not in chain:
+            chain[checkpoint_id] = None
+            checkpoint_id = stored[checkpoint_id][2] or ""
+        if checkpoint_id not in chain:
+            return super().get_delta_channel_history(config=config, channels=channels)
+        walked = [self.get_tuple(self._checkpoint_config(thread_id, ns, i)) for i in chain][1:]
+        return {channel: _read_history(channel, filter(None, walked)) for channel in channels}
 
     def _list_checkpoint_rows(self, thread_ids: Sequence[str]) -> list[CheckpointRow]:
         return [row for t in thread_ids for key in self._stored_as(t) for row in self._rows(t, key)]
@@ -86,7 +105,8 @@ class DeltaInMemorySaver(DeltaChannelAwarePruneMixin, CopyAndDeleteForRunsMixin,
                         self.blobs[(target_thread_id, ns, channel, version)] = blob
                 if writes := self.writes.get((source, ns, checkpoint_id)):
                     self.writes[(target_thread_id, ns, checkpoint_id)] = dict(writes)
-                saved = self.storage[source][ns][checkpoint_id]
+                checkpoint, metadata, _ = self.storage[source][ns][checkpoint_id]
+                saved = (checkpoint, metadata, row.parent_id)
                 self.storage[target_thread_id][ns][checkpoint_id] = saved
 
     def _list_run_threads(self, run_ids: Sequence[str]) -> list[str]:
@@ -114,3 +134,14 @@ class DeltaInMemorySaver(DeltaChannelAwarePruneMixin, CopyAndDeleteForRunsMixin,
 
     async def _alist_run_threads(self, run_ids: Sequence[str]) -> list[str]:
         return self._list_run_threads(run_ids)
+
+
+def _read_history(channel: str, ancestors: Iterable[CheckpointTuple]) -> DeltaChannelHistory:
+    history: DeltaChannelHistory = {"writes": []}
+    for saved in ancestors:
+        here = [write for write in saved.pending_writes or () if write[1] == channel]
+        history["writes"][:0] = here
+        if channel in saved.checkpoint["channel_values"]:
+            history["seed"] = saved.checkpoint["channel_values"][channel]
+            break
+    return history

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
-from typing import Any, TypeVar
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Any, TypeVar, cast
 
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+from typing_extensions import Self
 
 from delta_mixin.adapters import _sqlite_sql as sql
 from delta_mixin.adapters._loop import SyncMethodsOnLoop
@@ -33,6 +34,13 @@ class DeltaSqliteSaver(DeltaChannelAwarePruneMixin, CopyAndDeleteForRunsMixin, S
     """
 
     NEWEST_ID_IS_HEAD = True
+
+    @classmethod
+    @contextmanager
+    def from_conn_string(cls, conn_string: str) -> Iterator[Self]:
+        """A saver on a new connection to a file, or to `":memory:"`, closed at the end."""
+        with super().from_conn_string(conn_string) as saver:
+            yield cast("Self", saver)  # upstream's is declared to yield its own class
 
     @contextmanager
     def _cleanup_scope(self, thread_ids: Sequence[str]) -> Iterator[None]:
@@ -67,14 +75,21 @@ class DeltaSqliteSaver(DeltaChannelAwarePruneMixin, CopyAndDeleteForRunsMixin, S
         with self.lock, _read_only_named():
             self.setup()
             self.conn.commit()
-            if not self.conn.in_transaction:  # else: autocommit=False has begun one again
-                self.conn.execute(f"BEGIN {kind}")
+            # Where connections have autocommit=False, the next transaction has begun already.
+            always_open = self.conn.in_transaction
             try:
+                if always_open:
+                    self.conn.execute("COMMIT")
+                self.conn.execute(f"BEGIN {kind}")
                 yield
-                self.conn.commit()
+                self.conn.execute("COMMIT")  # commit() does nothing with autocommit=True
             except BaseException:
-                self.conn.rollback()
+                with suppress(sqlite3.OperationalError):  # none is open if BEGIN failed
+                    self.conn.execute("ROLLBACK")
                 raise
+            finally:
+                if always_open:
+                    self.conn.execute("BEGIN")
 
     def _execute(self, statements: sql.Statements[T]) -> T:
         rows: Any = None
@@ -95,6 +110,13 @@ class AsyncDeltaSqliteSaver(
     """
 
     NEWEST_ID_IS_HEAD = True
+
+    @classmethod
+    @asynccontextmanager
+    async def from_conn_string(cls, conn_string: str) -> AsyncIterator[Self]:
+        """A saver on a new connection to a file, or to `":memory:"`, closed at the end."""
+        async with super().from_conn_string(conn_string) as saver:
+            yield cast("Self", saver)  # upstream's is declared to yield its own class
 
     @asynccontextmanager
     async def _acleanup_scope(self, thread_ids: Sequence[str]) -> AsyncIterator[None]:
@@ -126,18 +148,25 @@ class AsyncDeltaSqliteSaver(
 
     @asynccontextmanager
     async def _transaction(self, kind: str) -> AsyncIterator[None]:
-        await self.setup()
-        async with self.lock:
-            with _read_only_named():
+        with _read_only_named():
+            await self.setup()
+            async with self.lock:
                 await self.conn.commit()
+                always_open = self.conn.in_transaction
                 try:
-                    if not self.conn.in_transaction:
-                        await self.conn.execute(f"BEGIN {kind}")
+                    if always_open:
+                        await self.conn.execute("COMMIT")
+                    await self.conn.execute(f"BEGIN {kind}")
                     yield
-                    await self.conn.commit()
+                    await self.conn.execute("COMMIT")
                 except BaseException:
-                    await self.conn.rollback()
+                    # Queued behind a statement that a cancelled task has left running.
+                    with suppress(sqlite3.OperationalError):
+                        await self.conn.execute("ROLLBACK")
                     raise
+                finally:
+                    if always_open:
+                        await self.conn.execute("BEGIN")
 
     async def _aexecute(self, statements: sql.Statements[T]) -> T:
         rows: Any = None

@@ -73,10 +73,10 @@ def roots_of_copy(before: Readings, parents: Mapping[Key, str | None], start: st
         parents: Parent id of each of its checkpoints.
         start: A checkpoint of its root namespace.
     """
-    lineage: set[str] = set()
+    lineage: list[str] = []
     above: str | None = start
     while above is not None and above not in lineage and (ROOT, above) in before:
-        lineage.add(above)
+        lineage.append(above)
         above = parents[ROOT, above]
     roots = {(ROOT, start)}
     for ns in {ns for ns, _ in before} - {ROOT}:
@@ -85,7 +85,13 @@ def roots_of_copy(before: Readings, parents: Mapping[Key, str | None], start: st
             if _root_of(before[ns, ids[-1]]) == start:
                 roots |= {(ns, i) for i in ids}
         else:
-            within = [i for i in ids if _root_of(before[ns, i]) in lineage]
+            # What is older than the lineage can have been an ancestor that a cleanup cut off.
+            started_from = {i: _root_of(before[ns, i]) for i in ids}
+            within = [
+                i
+                for i, root in started_from.items()
+                if root and (root in lineage or root < lineage[-1])
+            ]
             roots |= {(ns, i) for i in within[-1:]}
     return roots
 

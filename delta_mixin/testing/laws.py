@@ -17,9 +17,9 @@ from typing import Any
 
 from delta_mixin.testing import _roots as judge
 from delta_mixin.testing._bridge import SyncView
-from delta_mixin.testing._twins import Readings, expect_equal
-from delta_mixin.testing.histories import NAMESPACES, ROOT, ThreadHistory
-from delta_mixin.testing.oracle import Key, read_thread
+from delta_mixin.testing._twins import Readings, expect_equal, read_all_of
+from delta_mixin.testing.histories import ROOT, ThreadHistory
+from delta_mixin.testing.oracle import Key
 from delta_mixin.testing.strategies import Pruning
 from delta_mixin.testing.writing import HistoryBuilder, write_history
 
@@ -216,7 +216,7 @@ def _written(view: SyncView, history: ThreadHistory) -> Readings:
 
 
 def _read(view: SyncView, history: ThreadHistory, thread_id: str = THREAD) -> Readings:
-    return read_thread(view, thread_id, history.delta_channels, NAMESPACES)
+    return read_all_of(view, thread_id, history.delta_channels)
 
 
 def _needed_by_prune(view: SyncView, before: Readings, options: dict[str, Any]) -> set[Key]:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from uuid import UUID
 
 import pytest
 from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -9,11 +10,14 @@ from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.memory import InMemorySaver
 
 from delta_mixin import (
+    CheckpointNotFoundError,
     CopyAndDeleteForRunsMixin,
     DeltaChannelAwarePruneMixin,
     DeltaThreadRefusedError,
     MissingHookError,
     SeveredHistoryError,
+    TargetThreadExistsError,
+    ThreadNotFoundError,
     UnknownDeltaChannelsError,
 )
 from delta_mixin.adapters.memory import DeltaInMemorySaver
@@ -203,6 +207,13 @@ class TestBatches:
         saver.prune(["plain 1", "plain 1"], on_plan=done.append)
         assert len(done) == 1
 
+    def test_a_plan_that_changes_nothing_is_reported_but_not_carried_out(self, saver, monkeypatch):
+        saver.prune(["plain 1"])
+        monkeypatch.setattr(saver, "_delete_checkpoint_rows", None)
+        done = []
+        saver.prune(["plain 1"], on_plan=done.append)
+        assert [plan.changes for plan in done] == [False]
+
     def test_an_error_in_on_plan_comes_after_the_deletion(self, saver):
         def stop(plan):
             raise RuntimeError("enough")
@@ -219,6 +230,30 @@ class TestBatches:
 
         asyncio.run(saver.aprune(["plain 1"], on_plan=report))
         assert done == ["plain 1"]
+
+
+@pytest.mark.parametrize("key", [7, UUID(int=7)])
+def test_the_in_memory_saver_finds_a_thread_under_the_key_the_host_stored(key):
+    saver = DeltaInMemorySaver()
+    put_plain_thread(saver, key)
+    saver.copy_thread(str(key), "copy")
+    assert count(saver, "copy") == 2
+    saver.prune([str(key)])
+    assert count(saver, key) == 1
+    saver.prune([key], strategy="delete")
+    assert count(saver, key) == 0
+
+
+def test_a_missing_source_and_a_taken_target_are_refused():
+    saver = DeltaInMemorySaver()
+    put_plain_thread(saver, "t")
+    with pytest.raises(ThreadNotFoundError, match="'nobody' holds no checkpoint"):
+        saver.copy_thread("nobody", "new")
+    with pytest.raises(TargetThreadExistsError, match="'t' already holds rows"):
+        saver.copy_thread("nobody", "t")
+    with pytest.raises(CheckpointNotFoundError, match="has no checkpoint 'x'"):
+        saver.copy_thread("t", "new", checkpoint_id="x")
+    assert count(saver, "new") == 0
 
 
 def test_rows_of_other_threads_that_a_backend_lists_are_ignored():

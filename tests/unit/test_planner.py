@@ -138,6 +138,20 @@ def test_update_state_rows_without_counters_are_kept_by_their_writes(backend, ro
     assert ids(prune(backend, rows).kept) == ["0", "1", "2"]
 
 
+def test_a_channel_that_old_update_state_alone_wrote_outlives_a_graph_without_it(backend, row):
+    # No counters, no snapshot, and a head of the loop that has the channel open like an
+    # ephemeral one: only that writes moved its version and stored no value tells.
+    rows = [
+        row("0", source="update", versions=(), writes=["m"]),
+        row("1", "0", source="update", versions=["m"]),
+        row("2", "1", versions=["m"]),
+    ]
+    assert ids(prune(backend, rows).kept) == ["0", "1", "2"]
+    # A plain channel that the graph dropped has a value where it was written: no delta.
+    plain = [rows[0], row("1", "0", source="update", versions=["m"], populated=["m"]), rows[2]]
+    assert ids(prune(backend, plain).kept) == ["2"]
+
+
 def test_an_ephemeral_channel_is_no_evidence(backend, row):
     rows = [
         row("0", versions=["e"], writes=["e"]),
@@ -153,6 +167,13 @@ def test_triggers_and_internal_channels_are_no_evidence(backend, row):
         row("1", "0", source="update", versions=names, writes=names),
     ]
     assert ids(prune(backend, rows).kept) == ["1"]
+    # Beside a channel that has to be looked into, they still are none.
+    rows = [
+        row("0", versions=names, writes=names),
+        row("1", "0", versions=[*names, "m"], snapshots=["m"], writes=["m", *names]),
+        row("2", "1", source="update", versions=[*names, "m"]),
+    ]
+    assert ids(prune(backend, rows).kept) == ["1", "2"]
 
 
 def test_a_plain_value_from_before_the_migration_is_a_seed(backend, row):
@@ -162,7 +183,7 @@ def test_a_plain_value_from_before_the_migration_is_a_seed(backend, row):
 
 
 def test_the_early_counters_count(backend, row):
-    rows = [row("0", snapshots=["m"]), row("1", "0", delta_updates_since_snapshot={"m": 1})]
+    rows = [row("0"), row("1", "0", delta_updates_since_snapshot={"m": 1})]
     assert ids(prune(backend, rows).kept) == ["0", "1"]
 
 
@@ -269,6 +290,8 @@ class TestNamespaces:
         root = [row("0", populated=["m"]), row("1", "0", populated=["m"])]
         plan = prune(backend, [*root, *chain(12, every=10, ns="sub")])
         assert ids(plan.kept, "sub") == ["010", "011"]
+        once = row("s", ns="other", populated=["m"], parents={"": "0"})
+        assert ids(prune(backend, [*root, once]).kept, "other") == ["s"]
 
 
 @pytest.mark.parametrize(("v", "sends", "kept"), [(3, True, 2), (3, False, 1), (4, True, 1)])
@@ -348,6 +371,8 @@ class TestSelectForCopy:
             row("s0", ns="sub", snapshots=["m"], parents={"": "003"}),
             row("s1", "s0", ns="sub", counters={"m": [1, 1]}, parents={"": "009"}),
             row("s2", "s1", ns="sub", counters={"m": [2, 2]}, parents={"": "013"}),
+            row("t0", ns="tub", snapshots=["m"], parents={"": "003"}),
+            row("t1", "t0", ns="tub", snapshots=["m"], parents={"": "012"}),
         ]
         assert self.select(backend, rows, "012") == [
             ("", "010"),
@@ -357,4 +382,5 @@ class TestSelectForCopy:
             ("n:here", "c1"),
             ("sub", "s0"),
             ("sub", "s1"),
+            ("tub", "t1"),
         ]

@@ -1,0 +1,349 @@
+"""What cleanup costs, as ratios measured in one run.
+
+Each variant works on a fresh copy of the same prepared file, opened alike, its commit included.
+Variants take turns, so that a noisy machine disturbs all of them alike; the ratio of their medians
+is held to its bound, and the spread of the ratios of single rounds stands beside it. Exits non-zero
+if a bound is broken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.sqlite import SqliteSaver
+
+from delta_mixin import CheckpointRow, planner
+from delta_mixin.adapters.memory import DeltaInMemorySaver
+from delta_mixin.adapters.sqlite import DeltaSqliteSaver
+
+sys.path.append(str(Path(__file__).parents[1] / "sqlite"))
+
+import threads
+
+CONFIG: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+OF_THREAD = "WHERE thread_id = 't' AND checkpoint_ns = ''"
+IN_LIST = f"{OF_THREAD} AND checkpoint_id IN (SELECT value FROM json_each(?))"
+
+Run = Callable[[Any], object]
+Seconds = dict[str, list[float]]
+
+
+@dataclass
+class Report:
+    """Prints results as they come, and remembers the bounds they broke."""
+
+    broken: list[str] = field(default_factory=list)
+
+    def title(self, text: str) -> None:
+        print(f"\n{text}")
+
+    def times(self, seconds: Seconds, rows: int | None = None) -> None:
+        for name, values in seconds.items():
+            speed = f"{rows / statistics.median(values):12,.0f} rows/s" if rows else ""
+            print(f"  {name:44}{_spread([1000 * v for v in values], 1)} ms{speed}")
+
+    def ratio(
+        self, name: str, over: list[float], under: list[float], bound: float | None = None
+    ) -> None:
+        """The ratio of two medians; `bound` is the most that it may be."""
+        value = statistics.median(over) / statistics.median(under)
+        rounds = [a / b for a, b in zip(over, under, strict=False)]
+        verdict = ""
+        if bound is not None:
+            verdict = f"  {'holds' if value <= bound else 'BROKEN'}: at most {bound}"
+            if value > bound:
+                self.broken.append(f"{name} is {value:.2f}, must be at most {bound}")
+        print(f"  {'= ' + name:44}{value:9.2f}  ({min(rounds):.2f} - {max(rounds):.2f}){verdict}")
+
+
+def _spread(values: list[float], digits: int) -> str:
+    low, high = min(values), max(values)
+    return f"{statistics.median(values):9,.{digits}f}  ({low:,.{digits}f} - {high:,.{digits}f})"
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A file that holds thread "t", and the ids that a prune of it deletes."""
+
+    path: Path
+    rows: int
+    kept: int
+    doomed: list[str]
+
+    @classmethod
+    def write(cls, folder: Path, rows: int, inline: int, frequency: int) -> Prepared:
+        path = folder / f"{rows}-{inline}-{frequency}.db"
+        known = path.exists()
+        with DeltaSqliteSaver.from_conn_string(str(path)) as saver:
+            saver.setup()
+            if not known:
+                deltas = [threads.Delta("log", frequency)]
+                threads.write_thread(saver.conn, "t", rows, deltas, inline=inline)
+            (plan,) = saver.plan_prune(["t"])
+        return cls(path, rows, len(plan.kept), [key.checkpoint_id for key in plan.doomed])
+
+    def time(self, run: Run) -> float:
+        """Seconds that `run` takes on a copy of the file, given a saver opened on it."""
+        copy = self.path.with_suffix(".copy")
+        shutil.copyfile(self.path, copy)
+        with DeltaSqliteSaver.from_conn_string(str(copy)) as saver:
+            saver.setup()
+            gc.collect()
+            start = time.perf_counter()
+            run(saver)
+            return time.perf_counter() - start
+
+
+def take_turns(rounds: int, timed: Mapping[str, Callable[[], float]]) -> Seconds:
+    seconds: Seconds = {name: [] for name in timed}
+    for _ in range(rounds):
+        for name, measure in timed.items():
+            seconds[name].append(measure())
+    return seconds
+
+
+def on(prepared: Prepared, variants: Mapping[str, Run]) -> dict[str, Callable[[], float]]:
+    return {name: lambda run=run: prepared.time(run) for name, run in variants.items()}
+
+
+# -- what is measured ------------------------------------------------------------------------
+
+
+def prune(saver: Any) -> None:
+    saver.prune(["t"])
+
+
+def raw_delete(ids: list[str]) -> Run:
+    listed = json.dumps(ids)
+
+    def run(saver: SqliteSaver) -> None:
+        for table in ("writes", "checkpoints"):
+            saver.conn.execute(f"DELETE FROM {table} {IN_LIST}", (listed,))
+        saver.conn.commit()
+
+    return run
+
+
+def recipe(saver: Any) -> None:
+    """What one writes without a planner: `get_tuple` up to the snapshot, delete the rest."""
+    found = saver.get_tuple(CONFIG)
+    kept = {found.checkpoint["id"]}
+    while found is not None and found.parent_config is not None:
+        found = saver.get_tuple(found.parent_config)
+        kept.add(found.checkpoint["id"])
+        if "log" in found.checkpoint["channel_values"]:
+            break
+    listed = [saved.checkpoint["id"] for saved in saver.list(CONFIG)]
+    raw_delete([i for i in listed if i not in kept])(saver)
+
+
+def raw_copy(saver: SqliteSaver) -> None:
+    for table in ("checkpoints", "writes"):
+        found = saver.conn.execute(f"PRAGMA table_info({table})").fetchall()
+        columns = ", ".join(row[1] for row in found if row[1] != "thread_id")
+        saver.conn.execute(
+            f"INSERT INTO {table} (thread_id, {columns}) "
+            f"SELECT 'copy', {columns} FROM {table} {OF_THREAD}"
+        )
+    saver.conn.commit()
+
+
+def measure_prune(report: Report, folder: Path, rounds: int, frequency: int) -> None:
+    prepared = Prepared.write(folder, 2_000, 20_000, frequency)
+    report.title(
+        f"SQLite, prune: {prepared.rows:,} checkpoints with 20 kB each, {prepared.kept} kept"
+    )
+    variants: dict[str, Run] = {
+        "raw DELETE of the same rows by id": raw_delete(prepared.doomed),
+        "prune": prune,
+        "a get_tuple per ancestor, list, DELETE": recipe,
+    }
+    seconds = take_turns(rounds, on(prepared, variants))
+    report.times(seconds)
+    raw, ours, naive = seconds.values()
+    report.ratio("prune / raw DELETE", ours, raw, 1.5)
+    report.ratio("get_tuple recipe / raw DELETE", naive, raw)
+
+
+def measure_copy(report: Report, folder: Path, rounds: int) -> None:
+    prepared = Prepared.write(folder, 2_000, 20_000, 95)
+    report.title(f"SQLite, copy: {prepared.rows:,} checkpoints with 20 kB each")
+    variants: dict[str, Run] = {
+        "raw INSERT ... SELECT of the thread": raw_copy,
+        "copy_thread": lambda saver: saver.copy_thread("t", "copy"),
+    }
+    seconds = take_turns(rounds, on(prepared, variants))
+    report.times(seconds)
+    raw, ours = seconds.values()
+    report.ratio("copy_thread / raw INSERT", ours, raw, 1.5)
+
+
+def measure_runs(report: Report, folder: Path, rounds: int) -> None:
+    prepared = Prepared.write(folder, 2_000, 20_000, 95)
+    runs = [f"run-{number}" for number in range(100)]
+    with DeltaSqliteSaver.from_conn_string(str(prepared.path)) as saver:
+        (plan,) = saver.plan_delete_for_runs(runs)
+    doomed = [key.checkpoint_id for key in plan.doomed]
+    report.title(f"SQLite, run deletion: half of {prepared.rows:,} checkpoints with 20 kB each")
+    variants: dict[str, Run] = {
+        "raw DELETE of the same rows by id": raw_delete(doomed),
+        "delete_for_runs": lambda saver: saver.delete_for_runs(runs),
+    }
+    seconds = take_turns(rounds, on(prepared, variants))
+    report.times(seconds)
+    raw, ours = seconds.values()
+    report.ratio("delete_for_runs / raw DELETE", ours, raw)
+
+
+def measure_growth(report: Report, folder: Path, rounds: int) -> None:
+    small, large = (Prepared.write(folder, rows, 1_000, 95) for rows in (4_000, 40_000))
+    report.title("SQLite, growth: one thread of 40,000 checkpoints and ten of 4,000, 1 kB each")
+
+    # Ten small threads take about as long as a large one, so noise weighs the same on both.
+    def ten_times(run: Run) -> Callable[[], float]:
+        return lambda: sum(small.time(run) for _ in range(10))
+
+    delete_small, delete_large = raw_delete(small.doomed), raw_delete(large.doomed)
+    seconds = take_turns(
+        rounds,
+        {
+            "prune, 10 x 4,000": ten_times(prune),
+            "prune, 40,000": lambda: large.time(prune),
+            "raw DELETE, 10 x 4,000": ten_times(delete_small),
+            "raw DELETE, 40,000": lambda: large.time(delete_large),
+        },
+    )
+    report.times(seconds)
+    ours_small, ours_large, raw_small, raw_large = seconds.values()
+    report.ratio("prune: growth / linear", ours_large, ours_small, 1.2)
+    report.ratio("raw DELETE: growth / linear", raw_large, raw_small)
+
+
+def measure_planning(report: Report, folder: Path, rounds: int) -> None:
+    prepared = Prepared.write(folder, 40_000, 1_000, 95)
+    rows = list(_complete_rows(prepared.rows, 95))
+    report.title(f"Planning alone: {prepared.rows:,} checkpoints")
+
+    def pure() -> float:
+        gc.collect()
+        start = time.perf_counter()
+        _plan(rows)
+        return time.perf_counter() - start
+
+    def plan_only(saver: Any) -> None:
+        saver.plan_prune(["t"])
+
+    timed = {"rows in memory": pure} | on(prepared, {"plan_prune on SQLite": plan_only})
+    report.times(take_turns(rounds, timed), prepared.rows)
+    planned: dict[str, Callable[[], object]] = {
+        "rows in memory": lambda: _plan(rows),
+        "plan_prune on SQLite": lambda: prepared.time(plan_only),
+    }
+    for name, run in planned.items():
+        tracemalloc.start()
+        run()
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        per_row = f"{peak / prepared.rows:.0f} B/row"
+        print(f"  {name + ', peak memory':44}{peak / 2**20:9.1f} MiB, {per_row}")
+
+
+def _complete_rows(count: int, frequency: int) -> Iterator[CheckpointRow]:
+    for step in range(count):
+        since = (step + 1) % frequency
+        populated = frozenset(() if since else ("log",))
+        counters = {"counters_since_delta_snapshot": {"log": [since, since]}} if since else {}
+        yield CheckpointRow(
+            "t",
+            "",
+            f"{step:08x}",
+            f"{step - 1:08x}" if step else None,
+            metadata={"source": "loop", "step": step, **counters},
+            v=4,
+            channel_versions={"log": step + 1},
+            populated=populated,
+            snapshots=populated,
+            write_channels=frozenset(("log",)),
+        )
+
+
+def _plan(rows: list[CheckpointRow]) -> None:
+    views = planner.group_rows(rows)
+    planning = planner.plan_prune("t", views, planner.PruneRules(), planner.SaverTraits(), {})
+    try:
+        next(planning)
+    except StopIteration:
+        return
+    raise RuntimeError("complete rows must need no further reads")
+
+
+def measure_memory_saver(report: Report, folder: Path, rounds: int) -> None:
+    source = Prepared.write(folder, 2_000, 20_000, 95)
+    with SqliteSaver.from_conn_string(str(source.path)) as saver:
+        saved = list(saver.list(CONFIG))[::-1]
+    report.title(f"DeltaInMemorySaver, prune: {source.rows:,} checkpoints with 20 kB each")
+
+    def timed(run: Run) -> float:
+        saver = DeltaInMemorySaver()
+        for row in saved:
+            fill(saver, row)
+        gc.collect()
+        start = time.perf_counter()
+        run(saver)
+        return time.perf_counter() - start
+
+    seconds = take_turns(
+        min(rounds, 3),
+        {
+            "list() of the thread": lambda: timed(lambda saver: list(saver.list(CONFIG))),
+            "prune": lambda: timed(prune),
+        },
+    )
+    report.times(seconds)
+    listed, ours = seconds.values()
+    report.ratio("prune / list()", ours, listed)
+
+
+def fill(saver: InMemorySaver, row: Any) -> None:
+    parent = (row.parent_config or {"configurable": {}})["configurable"].get("checkpoint_id")
+    config: Any = {"configurable": {**CONFIG["configurable"], "checkpoint_id": parent}}
+    stored = saver.put(config, row.checkpoint, row.metadata, row.checkpoint["channel_versions"])
+    for task_id, channel, value in row.pending_writes or ():
+        saver.put_writes(stored, [(channel, value)], task_id)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=15, help="how often each variant runs")
+    rounds = parser.parse_args().rounds
+    report = Report()
+    print(f"median of {rounds} rounds (fastest - slowest)")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        measure_prune(report, folder, rounds, frequency=95)
+        measure_prune(report, folder, rounds, frequency=1_500)
+        measure_copy(report, folder, rounds)
+        measure_runs(report, folder, rounds)
+        measure_growth(report, folder, max(1, rounds // 2))
+        measure_planning(report, folder, max(1, rounds // 2))
+        measure_memory_saver(report, folder, rounds)
+    for bound in report.broken:
+        print(f"\nbroken: {bound}", file=sys.stderr)
+    return 1 if report.broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,13 @@
+from __future__ import annotations
+
+from delta_mixin.adapters.memory import DeltaInMemorySaver
+from delta_mixin.testing import SaverContract
+from delta_mixin.testing.oracle import SETTLED_HOST
+
+
+class TestDeltaInMemorySaver(SaverContract):
+    orders_writes_by_task_path = SETTLED_HOST
+    replays_writes_of_plain_seeds = SETTLED_HOST
+
+    def make_saver(self):
+        return DeltaInMemorySaver()
