@@ -30,7 +30,14 @@ THREADS = [
     for release in corpus.RELEASES
     for thread in sorted(corpus.EXPECTED[release]["threads"])
 ]
-UPDATES_ONLY = [p for p in THREADS if p.values[1].startswith("update_") and p.values[0] < "1.2.8"]
+WITHOUT_COUNTERS = [
+    pytest.param(release, thread, id=f"{release}-{thread}")
+    for release in ("1.2.0", "1.2.5")
+    for thread in ("update_once", "update_twice", "update_ephemeral")
+    if len(corpus.EXPECTED[release]["threads"][thread]["states"][""]) > 1
+]
+"""Before langgraph 1.2.8 `update_state` stored neither counters nor a snapshot; 1.2.0 kept
+nothing of the very first one at all."""
 
 
 @pytest.fixture
@@ -73,7 +80,7 @@ def test_prune_leaves_heads_and_only_what_they_need(opened, loaded, thread, delt
 def test_deleting_any_run_changes_no_other_checkpoint(opened, loaded, thread, delta, orphans_of):
     before = oracle.read_thread(opened, thread, delta)
     runs = {key: reading.metadata.value.get("run_id") for key, reading in before.items()}
-    for run in sorted(set(runs.values())):
+    for run in sorted(set(runs.values()) - {None}):
         opened.copy_thread(thread, "copy")
         assert oracle.read_thread(opened, "copy", delta) == before
         opened.delete_for_runs([run], thread_ids=["copy"])
@@ -88,7 +95,7 @@ def test_deleting_any_run_changes_no_other_checkpoint(opened, loaded, thread, de
 @pytest.mark.skipif(
     "prune" not in vars(PostgresSaver), reason="this release of the host has no prune of its own"
 )
-@pytest.mark.parametrize(("release", "thread"), UPDATES_ONLY)
+@pytest.mark.parametrize(("release", "thread"), WITHOUT_COUNTERS)
 def test_the_hosts_own_prune_empties_threads_of_update_state_alone(loaded, thread, delta, release):
     """Behaviour of the host, not of this package: why evidence besides counters is needed."""
     with open_saver(lambda: DeltaPostgresSaver.from_conn_string(loaded)) as view:
@@ -107,4 +114,4 @@ def test_the_hosts_own_prune_empties_threads_of_update_state_alone(loaded, threa
 
 def test_there_are_such_threads():
     assert len(THREADS) > 60
-    assert len(UPDATES_ONLY) > 1
+    assert len(WITHOUT_COUNTERS) > 1
