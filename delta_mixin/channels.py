@@ -1,9 +1,11 @@
 """Which channels of a namespace are delta channels, and which of them a root must replay.
 
 1. Declared channels count always; a declaration is never the whole truth.
-2. Detected, over all rows of the namespace: the keys of the update counters in metadata, and
-   channels that hold a `_DeltaSnapshot`. Over *all* rows, because a channel changed back to a
-   plain reducer leaves the head's counters while its value still rests on older writes.
+2. Detected, over all rows of the namespace: the keys of the update counters in metadata,
+   channels that hold a `_DeltaSnapshot`, and channels that a row's writes gave a new version but
+   no value, where no row stores a value of theirs: any other kind would. Over *all* rows,
+   because a channel changed back to a plain reducer, or left out of the graph, leaves the
+   head's counters while its value still rests on older writes.
 3. Evidence, for rows that langgraph before 1.2.9 wrote through `update_state` with neither: at
    a root that the loop did not write, a channel with a version and no stored value, with
    writes or a value in the namespace, counts as delta - unless a loop row has it like that and
@@ -98,12 +100,9 @@ def channels_to_replay(
             doubtful.append(root)
     if not doubtful:
         return replayed
-    yield from view.need(view.ids, "metadata", "checkpoint")
+    yield from view.need(view.ids, "metadata", "checkpoint", "writes")
     detected = _detected(view, declared).union(declared)
-    evident: frozenset[str] = frozenset()
-    if not all(_from_loop(view[root]) for root in doubtful):
-        yield from view.need(view.ids, "writes")
-        evident = _evidence(view)
+    evident = _evidence(view)
     for root in doubtful:
         row = view[root]
         if not row.channel_versions:
@@ -136,7 +135,21 @@ def _detected(view: NamespaceView, declared: Collection[str]) -> frozenset[str]:
     marked = any(JS_MARKER in (row.metadata or {}) for row in view)
     if marked and not counted and not declared:
         raise UnknownChannelsError(view.checkpoint_ns)
-    return frozenset(counted.union(*(row.snapshots or () for row in view)))
+    snapshots = (row.snapshots or () for row in view)
+    return frozenset(counted.union(*snapshots, _written_without_value(view)))
+
+
+def _written_without_value(view: NamespaceView) -> frozenset[str]:
+    """Channels that got a new version at a row, from writes at its parent, but no value."""
+    found: set[str] = set()
+    for row in view:
+        if (parent := view.get(row.parent_id)) is not None:
+            versions, before = row.channel_versions or {}, parent.channel_versions or {}
+            written = _open_channels(row) & (parent.write_channels or frozenset())
+            found.update(c for c in written if versions[c] != before.get(c))
+    # An ephemeral channel looks like this where a fork clears what another branch was to read.
+    stored = {c for row in view for c in _populated(row) - (row.snapshots or frozenset())}
+    return frozenset(filter(_can_be_delta, found - stored))
 
 
 def _evidence(view: NamespaceView) -> frozenset[str]:

@@ -13,8 +13,9 @@ One walk per channel serves all roots: it stops where another walk for that chan
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 
 from delta_mixin._view import NamespaceView
 from delta_mixin.channels import counters, is_counting, supersteps
@@ -73,17 +74,8 @@ def _is_populated(
     if row.populated is None:
         if row.metadata is None:
             ahead = max(1, min(ahead, READ_AHEAD))
-            yield from view.need(_upwards(view, row.checkpoint_id, ahead), "metadata")
+            yield from view.need(islice(view.upwards(row.checkpoint_id), ahead), "metadata")
         if is_counting(counters(view[row.checkpoint_id].metadata).get(channel)):
             return False
         yield from view.need([row.checkpoint_id], "checkpoint")
     return channel in (view[row.checkpoint_id].populated or ())
-
-
-def _upwards(view: NamespaceView, start: str, count: int) -> Iterator[str]:
-    seen: set[str] = set()
-    row = view.get(start)
-    while row is not None and len(seen) < count and row.checkpoint_id not in seen:
-        seen.add(row.checkpoint_id)
-        yield row.checkpoint_id
-        row = view.get(row.parent_id)

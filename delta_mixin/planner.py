@@ -217,7 +217,7 @@ def select_for_copy(
 
     These are that checkpoint; the subgraph calls that started from it; of each
     `checkpointer=True` namespace the newest row whose root is that checkpoint or an ancestor
-    of it; and what the readers of all these need.
+    of it, or may have been one before a cleanup; and what the readers of all these need.
 
     Args:
         views: The source thread's rows, from `group_rows`.
@@ -230,7 +230,7 @@ def select_for_copy(
     Raises:
         UnknownChannelsError: If only the LangGraph.js marker says that there are delta channels.
     """
-    lineage = _lineage(views[""], checkpoint_id)
+    lineage = dict.fromkeys(views[""].upwards(checkpoint_id))
     selected: list[CheckpointRow] = []
     severed: list[Break] = []
     for ns, view in views.items():
@@ -241,7 +241,7 @@ def select_for_copy(
             if ":" in ns:
                 roots = view.ids if _root_of(view.newest) == checkpoint_id else []
             else:
-                roots = [r.checkpoint_id for r in view if _root_of(r) in lineage][-1:]
+                roots = [r.checkpoint_id for r in view if _may_precede(r, lineage)][-1:]
         sweep = _Sweep(view, {i: [Reason("selected")] for i in roots})
         yield from _keep_what_readers_need(sweep, list(reversed(roots)), traits)
         # The copy must not point to a parent that stays behind.
@@ -329,13 +329,11 @@ def _descendants(view: NamespaceView, origins: Collection[str]) -> set[str]:
     return found
 
 
-def _lineage(view: NamespaceView, checkpoint_id: str) -> set[str]:
-    lineage: set[str] = set()
-    row = view.get(checkpoint_id)
-    while row is not None and row.checkpoint_id not in lineage:
-        lineage.add(row.checkpoint_id)
-        row = view.get(row.parent_id)
-    return lineage
+def _may_precede(row: CheckpointRow, lineage: dict[str, None]) -> bool:
+    """Whether the root checkpoint of a subgraph's row is one of the lineage, or may have been."""
+    root = _root_of(row)
+    # A cleanup cuts the lineage off, so what is older than its end can belong to it.
+    return root is not None and (root in lineage or root < next(reversed(lineage)))
 
 
 def _delta_channels(

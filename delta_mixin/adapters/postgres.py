@@ -33,7 +33,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
 from delta_mixin._hooks import CleanupHooks
-from delta_mixin.adapters import _postgres_sql as sql
+from delta_mixin.adapters import _postgres_bodies as bodies
 from delta_mixin.adapters._loop import SyncMethodsOnLoop
 from delta_mixin.adapters._postgres_ids import AsyncTextIdPostgresSaver, TextIdPostgresSaver
 from delta_mixin.errors import RowsUnreadError, TargetThreadExistsError
@@ -67,7 +67,7 @@ class _PostgresTraits(CleanupHooks):
     """What both savers tell the operations."""
 
     NEWEST_ID_IS_HEAD = True
-    CLEANUP_BATCH_SIZE = 250
+    CLEANUP_BATCH_SIZE = 500
     CLEANUP_BATCH_ROWS = 20_000
 
     def _retry_after(self, error: Exception) -> bool:
@@ -78,7 +78,7 @@ class _PostgresTraits(CleanupHooks):
                 errors.DeadlockDetected,
                 errors.LockNotAvailable,
                 errors.OutOfMemory,  # of the lock table: a smaller batch needs fewer locks
-                sql.ForkedMeanwhileError,
+                bodies.ForkedMeanwhileError,
                 RowsUnreadError,
             ),
         )
@@ -98,19 +98,19 @@ class DeltaPostgresSaver(
 
     @contextmanager
     def _cleanup_scope(self, thread_ids: Sequence[str]) -> Iterator[None]:
-        with self._transaction(lambda nested: sql.begin_cleanup(thread_ids, nested)):
+        with self._transaction(lambda nested: bodies.begin_cleanup(thread_ids, nested)):
             yield
 
     @contextmanager
     def _read_scope(self, thread_ids: Sequence[str]) -> Iterator[None]:
-        with self._transaction(sql.begin_reading):
+        with self._transaction(bodies.begin_reading):
             yield
 
     def _list_checkpoint_rows(self, thread_ids: Sequence[str]) -> Sequence[CheckpointRow]:
-        return self._execute(sql.list_rows(thread_ids))
+        return self._execute(bodies.list_rows(thread_ids))
 
     def _count_checkpoint_rows(self, thread_ids: Sequence[str]) -> Mapping[str, int]:
-        return self._execute(sql.count_rows(thread_ids))
+        return self._execute(bodies.count_rows(thread_ids))
 
     def _read_checkpoint_rows(self, thread_id: str, keys: Reads) -> Sequence[CheckpointRow]:
         return self._read_batch_rows({thread_id: keys})[thread_id]
@@ -118,22 +118,22 @@ class DeltaPostgresSaver(
     def _read_batch_rows(
         self, requests: Mapping[str, Reads]
     ) -> Mapping[str, Sequence[CheckpointRow]]:
-        return self._execute(sql.read_rows(requests))
+        return self._execute(bodies.read_rows(requests))
 
     def _delete_checkpoint_rows(self, plans: Sequence[CleanupPlan]) -> None:
-        self._execute(sql.delete_rows(plans))
+        self._execute(bodies.delete_rows(plans))
 
     def _copy_checkpoint_rows(
         self, source_thread_id: str, target_thread_id: str, rows: Sequence[CheckpointRow]
     ) -> None:
         with _target_taken(target_thread_id):
-            self._execute(sql.copy_rows(source_thread_id, target_thread_id, rows))
+            self._execute(bodies.copy_rows(source_thread_id, target_thread_id, rows))
 
     def _list_run_threads(self, run_ids: Sequence[str]) -> Sequence[str]:
-        return self._execute(sql.list_run_threads(run_ids))
+        return self._execute(bodies.list_run_threads(run_ids))
 
     @contextmanager
-    def _transaction(self, begin: sql.Begin) -> Iterator[None]:
+    def _transaction(self, begin: bodies.Begin) -> Iterator[None]:
         # Connections of a pool are not shared, so the graphs on the saver need not wait.
         lock = self.lock if isinstance(self.conn, Connection) else nullcontext()
         with lock, _internal.get_connection(self.conn) as conn:
@@ -146,14 +146,14 @@ class DeltaPostgresSaver(
                 try:
                     settings = self._execute(begin(nested))
                     yield
-                    self._execute(sql.end(settings))
+                    self._execute(bodies.end(settings))
                 finally:
                     _cursor_in_scope.reset(token)
 
-    def _execute(self, statements: sql.Statements[T]) -> T:
+    def _execute(self, statements: bodies.Statements[T]) -> T:
         scope = _cursor_in_scope.get()
         if scope is None or scope[0] is not self:
-            with self._transaction(sql.begin_reading):
+            with self._transaction(bodies.begin_reading):
                 return self._execute(statements)
         rows: list[tuple[Any, ...]] | None = None
         while True:
@@ -161,7 +161,7 @@ class DeltaPostgresSaver(
                 statement = statements.send(rows)  # type: ignore[arg-type]
             except StopIteration as done:
                 return done.value  # type: ignore[no-any-return]
-            scope[1].execute(statement.sql, statement.params, prepare=False)
+            scope[1].execute(statement.text, statement.params, prepare=False)
             rows = scope[1].fetchall() if statement.fetch else []
 
 
@@ -180,19 +180,19 @@ class AsyncDeltaPostgresSaver(
 
     @asynccontextmanager
     async def _acleanup_scope(self, thread_ids: Sequence[str]) -> AsyncIterator[None]:
-        async with self._transaction(lambda nested: sql.begin_cleanup(thread_ids, nested)):
+        async with self._transaction(lambda nested: bodies.begin_cleanup(thread_ids, nested)):
             yield
 
     @asynccontextmanager
     async def _aread_scope(self, thread_ids: Sequence[str]) -> AsyncIterator[None]:
-        async with self._transaction(sql.begin_reading):
+        async with self._transaction(bodies.begin_reading):
             yield
 
     async def _alist_checkpoint_rows(self, thread_ids: Sequence[str]) -> Sequence[CheckpointRow]:
-        return await self._execute(sql.list_rows(thread_ids))
+        return await self._execute(bodies.list_rows(thread_ids))
 
     async def _acount_checkpoint_rows(self, thread_ids: Sequence[str]) -> Mapping[str, int]:
-        return await self._execute(sql.count_rows(thread_ids))
+        return await self._execute(bodies.count_rows(thread_ids))
 
     async def _aread_checkpoint_rows(self, thread_id: str, keys: Reads) -> Sequence[CheckpointRow]:
         return (await self._aread_batch_rows({thread_id: keys}))[thread_id]
@@ -200,22 +200,22 @@ class AsyncDeltaPostgresSaver(
     async def _aread_batch_rows(
         self, requests: Mapping[str, Reads]
     ) -> Mapping[str, Sequence[CheckpointRow]]:
-        return await self._execute(sql.read_rows(requests))
+        return await self._execute(bodies.read_rows(requests))
 
     async def _adelete_checkpoint_rows(self, plans: Sequence[CleanupPlan]) -> None:
-        await self._execute(sql.delete_rows(plans))
+        await self._execute(bodies.delete_rows(plans))
 
     async def _acopy_checkpoint_rows(
         self, source_thread_id: str, target_thread_id: str, rows: Sequence[CheckpointRow]
     ) -> None:
         with _target_taken(target_thread_id):
-            await self._execute(sql.copy_rows(source_thread_id, target_thread_id, rows))
+            await self._execute(bodies.copy_rows(source_thread_id, target_thread_id, rows))
 
     async def _alist_run_threads(self, run_ids: Sequence[str]) -> Sequence[str]:
-        return await self._execute(sql.list_run_threads(run_ids))
+        return await self._execute(bodies.list_run_threads(run_ids))
 
     @asynccontextmanager
-    async def _transaction(self, begin: sql.Begin) -> AsyncIterator[None]:
+    async def _transaction(self, begin: bodies.Begin) -> AsyncIterator[None]:
         lock = self.lock if isinstance(self.conn, AsyncConnection) else nullcontext()
         async with lock, _ainternal.get_connection(self.conn) as conn:
             if self.pipe:
@@ -229,14 +229,14 @@ class AsyncDeltaPostgresSaver(
                 try:
                     settings = await self._execute(begin(nested))
                     yield
-                    await self._execute(sql.end(settings))
+                    await self._execute(bodies.end(settings))
                 finally:
                     _cursor_in_scope.reset(token)
 
-    async def _execute(self, statements: sql.Statements[T]) -> T:
+    async def _execute(self, statements: bodies.Statements[T]) -> T:
         scope = _cursor_in_scope.get()
         if scope is None or scope[0] is not self:
-            async with self._transaction(sql.begin_reading):
+            async with self._transaction(bodies.begin_reading):
                 return await self._execute(statements)
         rows: list[tuple[Any, ...]] | None = None
         while True:
@@ -244,7 +244,7 @@ class AsyncDeltaPostgresSaver(
                 statement = statements.send(rows)  # type: ignore[arg-type]
             except StopIteration as done:
                 return done.value  # type: ignore[no-any-return]
-            await scope[1].execute(statement.sql, statement.params, prepare=False)
+            await scope[1].execute(statement.text, statement.params, prepare=False)
             rows = await scope[1].fetchall() if statement.fetch else []
 
 

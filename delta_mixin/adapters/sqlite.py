@@ -9,10 +9,11 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+from typing_extensions import Self
 
 from delta_mixin.adapters import _sqlite_sql as sql
 from delta_mixin.adapters._loop import SyncMethodsOnLoop
@@ -33,6 +34,13 @@ class DeltaSqliteSaver(DeltaChannelAwarePruneMixin, CopyAndDeleteForRunsMixin, S
     """
 
     NEWEST_ID_IS_HEAD = True
+
+    @classmethod
+    @contextmanager
+    def from_conn_string(cls, conn_string: str) -> Iterator[Self]:
+        """A saver on a new connection to a file, or to `":memory:"`, closed at the end."""
+        with super().from_conn_string(conn_string) as saver:
+            yield cast("Self", saver)  # upstream's is declared to yield its own class
 
     @contextmanager
     def _cleanup_scope(self, thread_ids: Sequence[str]) -> Iterator[None]:
@@ -102,6 +110,13 @@ class AsyncDeltaSqliteSaver(
     """
 
     NEWEST_ID_IS_HEAD = True
+
+    @classmethod
+    @asynccontextmanager
+    async def from_conn_string(cls, conn_string: str) -> AsyncIterator[Self]:
+        """A saver on a new connection to a file, or to `":memory:"`, closed at the end."""
+        async with super().from_conn_string(conn_string) as saver:
+            yield cast("Self", saver)  # upstream's is declared to yield its own class
 
     @asynccontextmanager
     async def _acleanup_scope(self, thread_ids: Sequence[str]) -> AsyncIterator[None]:

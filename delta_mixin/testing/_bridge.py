@@ -237,7 +237,7 @@ def _entered_on(
 
 
 def _base_sides(view: SyncView) -> tuple[Side, ...]:
-    config = view.config("no such thread")
+    config = view.config("no-such-thread")
     sides: list[Side] = []
     for side in ("sync", "async"):
         try:

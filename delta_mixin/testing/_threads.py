@@ -45,6 +45,7 @@ class _Row:
     values: dict[str, list[Any]] = field(default_factory=dict)
     written: list[tuple[str, Any]] = field(default_factory=list)
     step: int = -2
+    parent: str | None = None
 
 
 class HandMadeThread:
@@ -105,7 +106,7 @@ class HandMadeThread:
             parent = self._newest.get(ns)
         before = self._rows[ns, parent] if parent is not None else _Row()
         wrote = {channel for channel, _ in before.written}
-        row = _Row(dict(before.versions), step=before.step + 1)
+        row = _Row(dict(before.versions), step=before.step + 1, parent=parent)
         for channel in self.delta:
             written = [value for c, value in before.written if c == channel]
             row.values[channel] = before.values.get(channel, []) + written
@@ -302,13 +303,18 @@ class HandMadeThread:
             self.expect_rows(after, before)
 
     def expect_parents_stored(self, after: Mapping[Key, Reading]) -> None:
-        """No stored row points to a parent that is not stored."""
+        """Every stored row points to the parent it had, which is stored, or to none."""
         for ns, checkpoint_id in after:
             saved = self.view.get_tuple(self.view.config(self.thread_id, ns, checkpoint_id))
             parent = (saved.parent_config or {}).get("configurable", {}).get("checkpoint_id")
             assert not parent or (ns, parent) in after, (
                 f"checkpoint {checkpoint_id} in namespace {ns!r} points to parent {parent}, "
                 f"which is gone{self.story()}"
+            )
+            was = self._rows[ns, checkpoint_id].parent
+            assert parent in (was, None, ""), (
+                f"checkpoint {checkpoint_id} in namespace {ns!r} points to {parent}, which never "
+                f"was its parent: that is {was}{self.story()}"
             )
 
 

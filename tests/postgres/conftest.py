@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import itertools
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -165,3 +166,25 @@ def call(request: pytest.FixtureRequest) -> Callable[..., Any]:
             return getattr(saver, name)(*args, **kwargs)
 
     return call
+
+
+@pytest.fixture
+def neighbour() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts another process on the database: see `neighbour.py`."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(task: str, dsn: str, *thread_ids: str) -> subprocess.Popen[str]:
+        script = str(Path(__file__).with_name("neighbour.py"))
+        process = subprocess.Popen(
+            [sys.executable, script, task, dsn, *thread_ids],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()

@@ -19,6 +19,7 @@ PURE_IMPORTS = {
     "dataclasses",
     "datetime",
     "delta_mixin",
+    "itertools",
     "typing",
     "uuid",
 }

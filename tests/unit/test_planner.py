@@ -138,6 +138,20 @@ def test_update_state_rows_without_counters_are_kept_by_their_writes(backend, ro
     assert ids(prune(backend, rows).kept) == ["0", "1", "2"]
 
 
+def test_a_channel_that_old_update_state_alone_wrote_outlives_a_graph_without_it(backend, row):
+    # No counters, no snapshot, and a head of the loop that has the channel open like an
+    # ephemeral one: only that writes moved its version and stored no value tells.
+    rows = [
+        row("0", source="update", versions=(), writes=["m"]),
+        row("1", "0", source="update", versions=["m"]),
+        row("2", "1", versions=["m"]),
+    ]
+    assert ids(prune(backend, rows).kept) == ["0", "1", "2"]
+    # A plain channel that the graph dropped has a value where it was written: no delta.
+    plain = [rows[0], row("1", "0", source="update", versions=["m"], populated=["m"]), rows[2]]
+    assert ids(prune(backend, plain).kept) == ["2"]
+
+
 def test_an_ephemeral_channel_is_no_evidence(backend, row):
     rows = [
         row("0", versions=["e"], writes=["e"]),

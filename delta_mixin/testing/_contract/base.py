@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import pytest
@@ -53,6 +53,10 @@ class ContractBase:
     lists_all_threads: ClassVar[bool] = True
     """Whether `delete_for_runs` without `thread_ids` finds the threads of a run."""
 
+    expected_failures: ClassVar[Mapping[str, str]] = {}
+    """Tests that a known fault of the saver fails, each with its reason; one that passes after
+    all fails the run. A name is that of a test, or `test_name[async]` for one side of it."""
+
     def make_saver(self) -> SaverContext:
         """A sync or async context manager that yields a fresh saver without any rows."""
         raise NotImplementedError(
@@ -71,6 +75,9 @@ class ContractBase:
         for capability in getattr(request.function, "needs", ()):
             if not getattr(self, capability):
                 pytest.skip(f"{type(self).__name__}.{capability} is False")
+        names = (request.node.name, request.function.__name__)
+        if reason := next(filter(None, map(self.expected_failures.get, names)), None):
+            request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
         with open_saver(self.make_saver, request.param) as view:
             yield view
 
@@ -95,6 +102,13 @@ class ContractBase:
                 f"{type(self).__name__}.{name} replaces a test of the contract: remove it, or "
                 "mark it @pytest.mark.xfail(reason=..., strict=True) and call the original"
             )
+
+    def test_expected_failures_name_tests_and_reasons(self) -> None:
+        """A name that no test has excuses nothing; a failure without a reason is a failure."""
+        for name, reason in self.expected_failures.items():
+            entry = f"{type(self).__name__}.expected_failures[{name!r}]"
+            assert name.partition("[")[0] in self.contract_tests(), f"{entry} is no test's name"
+            assert reason.strip(), f"{entry} gives no reason"
 
     def test_something_of_the_contract_is_left_to_test(self) -> None:
         """`sides` names at least one side, and no other words."""

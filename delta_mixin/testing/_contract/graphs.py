@@ -44,6 +44,10 @@ class GraphTests(ContractBase):
         for turn in range(6):
             graph.invoke({"log": [f"turn {turn}"]}, run_id=f"run {turn}")
         before = graph.history()
+        assert {"run 1", "run 3"} <= {run for run, _ in before.values()}, (
+            "put() drops the run_id of config['metadata']: store "
+            "get_checkpoint_metadata(config, metadata), or no run's checkpoints can be found"
+        )
         view.delete_for_runs(["run 1", "run 3"], thread_ids=["thread"])
         after = graph.history()
         kept = {i: state for i, state in before.items() if state[0] not in ("run 1", "run 3")}

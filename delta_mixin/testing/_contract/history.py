@@ -35,6 +35,23 @@ class HistoryTests(ContractBase):
         expected = [f"{number}{part}" for number in range(8) for part in "ab"]
         assert read == expected, f"read {read}{thread.story()}"
 
+    def test_history_keeps_the_order_of_one_tasks_writes(self, view: SyncView) -> None:
+        """Fails if a write's index is sorted as text, where `10` comes before `2`."""
+        thread = HandMadeThread(view)
+        first = thread.put()
+        thread.write(first, *(("log", number) for number in range(12)))
+        newest = thread.put()
+        _expect_history(thread, newest, seed=None, writes=list(range(12)))
+
+    def test_each_branch_of_a_fork_reads_its_own_values(self, view: SyncView) -> None:
+        """Fails if values are stored by channel and version, and versions repeat on branches."""
+        thread = HandMadeThread(view, delta=())
+        base = thread.put(plain={"topic": ["old"]})
+        branches = {t: thread.put(parent=base, plain={"topic": [t]}) for t in ("left", "right")}
+        values = {topic: thread.read()["", i].values["topic"] for topic, i in branches.items()}
+        expected = {topic: Stored([topic]) for topic in branches}
+        assert values == expected, f"read {values}{thread.story()}"
+
     def test_history_is_oldest_first(self, view: SyncView) -> None:
         """Fails if writes are returned in the order the parents are walked."""
         thread = HandMadeThread(view)

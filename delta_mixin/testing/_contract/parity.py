@@ -30,10 +30,10 @@ class ParityTests(ContractBase):
         """Fails if the sides copy differently."""
         other, (thread, _) = self.other_side(view), _twins(view)
         view.copy_thread(thread.thread_id, "copy")
-        other.copy_thread(thread.thread_id, "other copy")
+        other.copy_thread(thread.thread_id, "other-copy")
         thread.did("copy_thread through both sides")
         expected = thread.read()
-        for copy in ("copy", "other copy"):
+        for copy in ("copy", "other-copy"):
             thread.expect_unchanged(expected, thread.read(other, copy))
             thread.expect_unchanged(expected, thread.read(view, copy))
 

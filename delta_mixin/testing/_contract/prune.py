@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 from delta_mixin.testing import oracle
 from delta_mixin.testing._bridge import SyncView
@@ -10,12 +11,13 @@ from delta_mixin.testing._contract.base import ContractBase
 from delta_mixin.testing._deadline import within_patience
 from delta_mixin.testing._threads import HandMadeThread
 
-NEIGHBOURS = ("u_2", "u%", "U", "u ", "uu", "7", "ü", "u:1", "*")
-"""Ids that a prefix, a pattern or a careless comparison takes for thread `u` or thread `u_`."""
-
 
 class PruneTests(ContractBase):
     """The newest checkpoint reads back as before, and nothing else stays."""
+
+    neighbours: ClassVar[Sequence[str]] = ("u_2", "u%", "U", "u ", "uu", "7", "ü", "u:1", "*")
+    """Ids that a prefix, a pattern or a careless comparison takes for thread `u` or `u_`; leave
+    out those that the saver refuses to store."""
 
     def test_prune_keeps_the_head_and_what_it_is_rebuilt_from(self, view: SyncView) -> None:
         """Fails if rows between the head and its snapshot are deleted, or older ones kept."""
@@ -149,6 +151,18 @@ class PruneTests(ContractBase):
         thread.expect_unchanged(before, after, [head])
         thread.expect_rows(after, [head])
 
+    def test_prune_takes_the_values_of_deleted_rows(self, view: SyncView) -> None:
+        """Fails if values stay behind: a row that names their version would read them."""
+        thread = HandMadeThread(view, delta=())
+        old = thread.put(plain={"topic": ["old"]})
+        thread.put(plain={"topic": ["new"]})
+        saved = view.get_tuple(view.config(thread.thread_id, "", old))
+        _prune(thread)
+        again = {**saved.checkpoint, "channel_values": {}}
+        view.put(view.config(thread.thread_id), again, saved.metadata, {})
+        left = view.get_tuple(view.config(thread.thread_id, "", old)).checkpoint["channel_values"]
+        assert left == {}, f"left behind: {left}{thread.story()}"
+
     def test_prune_twice_changes_nothing_more(self, view: SyncView) -> None:
         """Fails if what one prune keeps is judged differently by the next."""
         thread = HandMadeThread(view)
@@ -171,7 +185,7 @@ class PruneTests(ContractBase):
 
     def test_prune_leaves_other_threads_alone(self, view: SyncView) -> None:
         """Fails if ids are matched by prefix, by pattern, or without regard to case."""
-        others = [HandMadeThread(view, name) for name in NEIGHBOURS]
+        others = [HandMadeThread(view, name) for name in self.neighbours]
         threads = [HandMadeThread(view, "u"), HandMadeThread(view, "u_")]
         for each in (*others, *threads):
             each.grow(4, snapshot_at=(2,))

@@ -62,6 +62,17 @@ class RunTests(ContractBase):
         assert head == survivors[-1], f"head is {head}{thread.story()}"
         thread.expect_unchanged(before, after, survivors)
 
+    def test_run_deletion_leaves_the_greatest_id_as_the_head(self, view: SyncView) -> None:
+        """Fails if `plan.heads` is passed over where heads go by the order of puts."""
+        thread = HandMadeThread(view, delta=())
+        ids = [f"1f000000-0000-600{number}-8000-000000000000" for number in range(4)]
+        for checkpoint_id in (ids[0], ids[2], ids[1]):
+            thread.put(checkpoint_id=checkpoint_id, run_id="first")
+        thread.put(checkpoint_id=ids[3], run_id="doomed")
+        _delete(thread, ["doomed"])
+        head = oracle.head(view, thread.thread_id)
+        assert head == ids[2], f"head is {head}{thread.story()}"
+
     def test_run_deletion_reaches_every_namespace(self, view: SyncView) -> None:
         """Fails if only the root namespace is looked at."""
         thread = HandMadeThread(view)

@@ -1,0 +1,160 @@
+"""Killed at any moment, server or client: every thread is as before, or done."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from contextlib import suppress
+
+import psycopg
+import pytest
+
+from delta_mixin.adapters.postgres import DeltaPostgresSaver
+
+TIMES = 30
+NAMES = [f"t{n}" for n in range(6)]
+TABLES = ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
+
+
+def prune(dsn):
+    with DeltaPostgresSaver.from_conn_string(dsn) as saver:
+        saver.prune(NAMES)
+
+
+def copy(dsn):
+    with DeltaPostgresSaver.from_conn_string(dsn) as saver:
+        for name in NAMES:
+            saver.copy_thread(name, f"copy of {name}")
+
+
+def delete(dsn):
+    with DeltaPostgresSaver.from_conn_string(dsn) as saver:
+        saver.delete_for_runs([f"{name}-1" for name in NAMES])
+
+
+OPERATIONS = [prune, copy, delete]
+
+
+@pytest.fixture(scope="module")
+def own_server(server_of):
+    """A server that no other test uses, as it is killed."""
+    servers = sys.modules["postgres_servers"]
+    server = servers.Server(18)
+    yield server
+    server.remove()
+
+
+class Stage:
+    """A schema that can be set back, and what its threads can look like."""
+
+    def __init__(self, dsn, threads, rows_of):
+        self.dsn = dsn
+        self._rows_of = rows_of
+        with psycopg.connect(dsn, autocommit=True) as conn:
+            threads.write_threads(conn, NAMES, 300, snapshot_every=50, run_length=140)
+            for table in TABLES:
+                conn.execute(f"CREATE TABLE whole_{table} AS SELECT * FROM {table}")
+        self.before = self.look()
+
+    def look(self):
+        """The rows of each thread and copy."""
+        rows = self._rows_of(self.dsn)
+        found = {}
+        for table in TABLES:
+            for row in rows[table]:
+                found.setdefault(row[0], {t: [] for t in TABLES})[table].append(row[1:])
+        return found
+
+    def set_back(self):
+        with psycopg.connect(self.dsn, autocommit=True) as conn:
+            for table in TABLES:
+                conn.execute(f"TRUNCATE {table}")
+                conn.execute(f"INSERT INTO {table} SELECT * FROM whole_{table}")
+
+    def expect_before_or_done(self, done):
+        """Every thread and copy is as before or done; returns whether each kind was seen."""
+        found = self.look()
+        for name in {*found, *done, *self.before}:
+            assert found.get(name) in (self.before.get(name), done.get(name)), name
+        return found == self.before, found == done
+
+    def done_by(self, operation):
+        """What it looks like afterwards, and how long it took."""
+        self.set_back()
+        start = time.perf_counter()
+        operation(self.dsn)
+        took = time.perf_counter() - start
+        done = self.look()
+        assert done != self.before
+        self.set_back()
+        return done, took
+
+
+@pytest.fixture
+def stage(own_server, fresh_schema, threads, rows_of):
+    with fresh_schema(own_server) as dsn:
+        yield Stage(dsn, threads, rows_of)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_the_server_is_killed(own_server, threads, rows_of, operation):
+    with psycopg.connect(own_server.dsn(), autocommit=True) as conn:
+        conn.execute("DROP SCHEMA IF EXISTS killed CASCADE")
+        conn.execute("CREATE SCHEMA killed")
+    dsn = own_server.dsn(options="'-c search_path=killed'")
+    with DeltaPostgresSaver.from_conn_string(dsn) as saver:
+        saver.setup()
+    stage = Stage(dsn, threads, rows_of)
+    done, took = stage.done_by(operation)
+    seen = set()
+    for n in range(TIMES):
+
+        def work():
+            with suppress(psycopg.OperationalError):
+                operation(dsn)
+
+        worker = threading.Thread(target=work)
+        worker.start()
+        time.sleep(took * n / TIMES)
+        own_server.stop("immediate")
+        worker.join()
+        own_server.start()
+        seen.add(stage.expect_before_or_done(done))
+        stage.set_back()
+    assert (True, False) in seen, "never killed early enough"
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_the_client_is_killed(stage, neighbour, operation):
+    done, took = stage.done_by(operation)
+    nursery = neighbour("forks", stage.dsn, *NAMES)
+    seen = set()
+    for n in range(TIMES):
+        nursery.stdin.write(f"{operation.__name__}\n")
+        nursery.stdin.flush()
+        child = int(nursery.stdout.readline())
+        time.sleep(2 * took * n / TIMES)
+        with suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+        assert nursery.stdout.readline() == "ended\n"
+        wait_for_its_session(stage.dsn)
+        seen.add(stage.expect_before_or_done(done))
+        stage.set_back()
+    assert (True, False) in seen, "never killed early enough"
+    assert len(seen) > 1, "never got anywhere"
+
+
+def wait_for_its_session(dsn):
+    """The server notices only at its next answer that a client is gone."""
+    others = (
+        "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' "
+        "AND pid <> pg_backend_pid()"
+    )
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        deadline = time.monotonic() + 30
+        while conn.execute(others).fetchone()[0] > 1:  # the fixture's own
+            assert time.monotonic() < deadline
+            time.sleep(0.01)

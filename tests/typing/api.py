@@ -1,0 +1,160 @@
+"""Public typing as users of the package see it: `mypy --strict` must pass on this file."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from datetime import datetime, timedelta, timezone
+from typing import Any
+from uuid import uuid4
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
+from langgraph.checkpoint.memory import InMemorySaver
+from typing_extensions import assert_type
+
+from delta_mixin import (
+    BlobKey,
+    CheckpointRow,
+    CleanupPlan,
+    CopyAndDeleteForRunsMixin,
+    DeltaChannelAwarePruneMixin,
+    Reads,
+    Reason,
+    RowKey,
+    SeveredHistoryError,
+)
+from delta_mixin.adapters.memory import DeltaInMemorySaver
+from delta_mixin.adapters.sqlite import AsyncDeltaSqliteSaver, DeltaSqliteSaver
+from delta_mixin.testing import CleanupStateMachine, SaverContract
+
+config: RunnableConfig = {"configurable": {"thread_id": "1"}}
+
+
+def opened() -> None:
+    with DeltaSqliteSaver.from_conn_string(":memory:") as saver:
+        assert_type(saver, DeltaSqliteSaver)
+        saver.prune(["1"], keep_last=5)
+
+
+async def aopened() -> None:
+    async with AsyncDeltaSqliteSaver.from_conn_string(":memory:") as saver:
+        assert_type(saver, AsyncDeltaSqliteSaver)
+        await saver.aprune(["1"], keep_last=5)
+
+
+def use(saver: DeltaSqliteSaver | DeltaInMemorySaver) -> None:
+    host: BaseCheckpointSaver[Any] = saver
+    assert_type(host.get_tuple(config), CheckpointTuple | None)
+    saver.prune(["1", 2, uuid4()])
+    saver.prune(
+        ("1",),
+        strategy="keep_latest",
+        keep_last=3,
+        older_than=timedelta(days=1),
+        pinned=["id"],
+        delta="skip",
+        severed="ignore",
+        on_plan=print,
+    )
+    saver.prune(["1"], older_than=datetime.now(timezone.utc), on_plan=list[CleanupPlan]().append)
+    assert_type(saver.plan_prune(["1"]), list[CleanupPlan])
+    assert_type(saver.get_delta_channel_keepset(config, ["log"]), set[str])
+    saver.copy_thread("1", 2, checkpoint_id="id")
+    saver.delete_for_runs([uuid4(), "run"], thread_ids=["1"], on_plan=print)
+    assert_type(saver.plan_delete_for_runs(["run"]), list[CleanupPlan])
+
+
+async def ause(saver: AsyncDeltaSqliteSaver) -> None:
+    async def report(plan: CleanupPlan) -> None:
+        print(plan.thread_id)
+
+    await saver.aprune(["1"], keep_last=2, on_plan=report)
+    assert_type(await saver.aplan_prune(["1"]), list[CleanupPlan])
+    assert_type(await saver.aget_delta_channel_keepset(config, ["log"]), set[str])
+    await saver.acopy_thread("1", "2")
+    await saver.adelete_for_runs(["run"], on_plan=report)
+    assert_type(await saver.aplan_delete_for_runs(["run"]), list[CleanupPlan])
+
+
+def read(plan: CleanupPlan, saved: CheckpointTuple) -> None:
+    for key, reasons in plan.kept.items():
+        assert_type(key, RowKey)
+        assert_type(reasons, tuple[Reason, ...])
+    ns, checkpoint_id = plan.doomed[0]
+    assert_type(ns, str)
+    assert_type(checkpoint_id, str)
+    assert_type(plan.dead_blobs, tuple[BlobKey, ...])
+    assert_type(plan.heads[""], str | None)
+    assert_type(CheckpointRow.from_tuple(saved), CheckpointRow)
+
+
+def refused(saver: DeltaSqliteSaver) -> None:
+    saver.prune("1", delta="maybe")  # type: ignore[arg-type]
+    saver.prune(["1"], keep_last="3")  # type: ignore[arg-type]
+    saver.prune(["1"], "delete")  # type: ignore[call-arg]
+    saver.copy_thread("1")  # type: ignore[call-arg]
+    try:
+        saver.prune(["1"])
+    except SeveredHistoryError as error:
+        assert_type(error.threads, tuple[str, ...])
+
+
+class Sync(DeltaChannelAwarePruneMixin, CopyAndDeleteForRunsMixin, InMemorySaver):
+    DELTA_CHANNELS = ("log",)
+    CLEANUP_BATCH_SIZE = 100
+
+    def _list_checkpoint_rows(self, thread_ids: Sequence[str]) -> list[CheckpointRow]:
+        return [CheckpointRow(t, "", "id", parent_id=None) for t in thread_ids]
+
+    def _read_checkpoint_rows(self, thread_id: str, keys: Reads) -> Iterator[CheckpointRow]:
+        for (ns, checkpoint_id), parts in keys.items():
+            assert_type(ns, str)
+            if "metadata" in parts:
+                yield CheckpointRow(thread_id, ns, checkpoint_id, metadata={})
+
+    def _delete_checkpoint_rows(self, plans: Sequence[CleanupPlan]) -> None:
+        for plan in plans:
+            assert_type(plan.doomed_ids(), dict[str, list[str]])
+
+    def _list_run_threads(self, run_ids: Sequence[str]) -> set[str]:
+        return set(self.storage)
+
+    @contextmanager
+    def _cleanup_scope(self, thread_ids: Sequence[str]) -> Iterator[None]:
+        yield
+
+
+class Async(DeltaChannelAwarePruneMixin, InMemorySaver):
+    async def _alist_checkpoint_rows(self, thread_ids: Sequence[str]) -> list[CheckpointRow]:
+        return []
+
+    async def _adelete_checkpoint_rows(self, plans: Sequence[CleanupPlan]) -> None:
+        pass
+
+    @asynccontextmanager
+    async def _acleanup_scope(self, thread_ids: Sequence[str]) -> AsyncIterator[None]:
+        yield
+
+
+class TestSync(SaverContract):
+    sides = ("sync",)
+
+    @contextmanager
+    def make_saver(self) -> Iterator[DeltaSqliteSaver]:
+        with DeltaSqliteSaver.from_conn_string(":memory:") as saver:
+            yield saver
+
+
+class TestAsync(SaverContract):
+    @asynccontextmanager
+    async def make_saver(self) -> AsyncIterator[AsyncDeltaSqliteSaver]:
+        async with AsyncDeltaSqliteSaver.from_conn_string(":memory:") as saver:
+            yield saver
+
+
+class Machine(CleanupStateMachine):
+    EXACT = False
+
+    def make_saver(self) -> DeltaInMemorySaver:
+        return DeltaInMemorySaver()
