@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
 
 from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
+from delta_mixin.drawing import draw_thread
+from delta_mixin.model import CheckpointRow
 from delta_mixin.testing import oracle
 from delta_mixin.testing._bridge import SyncView
 from delta_mixin.testing.oracle import Key, Reading
@@ -24,6 +26,9 @@ Row = str | Sequence[str]
 
 NEWEST = "newest"
 """As a parent: the row that was put last in the namespace."""
+
+MANY = 60
+"""Threads with more checkpoints than this are not drawn."""
 
 _UUID_EPOCH = datetime(1582, 10, 15, tzinfo=timezone.utc)
 
@@ -58,6 +63,7 @@ class HandMadeThread:
 
     Attributes:
         steps: What was done to it, for failure messages.
+        config_metadata: What the config of `put` carries as its metadata.
     """
 
     def __init__(
@@ -67,10 +73,12 @@ class HandMadeThread:
         self.thread_id = thread_id
         self.delta = tuple(delta)
         self.steps: list[str] = []
+        self.config_metadata: dict[str, Any] = {}
         self._rows: dict[Key, _Row] = {}
         self._newest: dict[str, str] = {}
         self._tasks = 0
         self._calls: list[tuple[str, str, str | None, tuple[Any, ...]]] = []
+        view.threads.append(self)
 
     # -- writing -----------------------------------------------------------------------------
 
@@ -175,6 +183,11 @@ class HandMadeThread:
         self._rows[ns, checkpoint_id].written.extend(writes)
         self.steps.append(f"write {list(writes)!r} at {checkpoint_id}, task {task_id}")
 
+    def write_early(self, checkpoint_id: str, *writes: tuple[str, Any], ns: str = "") -> None:
+        """Put writes of a checkpoint that is not stored yet, as runs save in the background."""
+        self._rows.setdefault((ns, checkpoint_id), _Row())
+        self.write(checkpoint_id, *writes, ns=ns)
+
     def superstep(
         self,
         *writes: tuple[str, Any],
@@ -227,7 +240,10 @@ class HandMadeThread:
 
     def _call(self, name: str, ns: str, checkpoint_id: str | None, *args: Any) -> None:
         self._calls.append((name, ns, checkpoint_id, args))
-        getattr(self.view, name)(self.view.config(self.thread_id, ns, checkpoint_id), *args)
+        config = self.view.config(self.thread_id, ns, checkpoint_id)
+        if self.config_metadata and name == "put":
+            config = {**config, "metadata": self.config_metadata}
+        getattr(self.view, name)(config, *args)
 
     def missing(self, checkpoint_id: str) -> str:
         """Take this id for a parent that some other tool has deleted."""
@@ -263,6 +279,17 @@ class HandMadeThread:
         thread_id = self.thread_id if thread_id is None else thread_id
         return oracle.read_thread(view or self.view, thread_id, self.delta, self.namespaces)
 
+    def saved(self, checkpoint_id: str, ns: str = "") -> Any:
+        """The tuple that `get_tuple` returns for a checkpoint, which must be there."""
+        saved = self.view.get_tuple(self.view.config(self.thread_id, ns, checkpoint_id))
+        assert saved is not None, f"get_tuple of {checkpoint_id} read nothing{self.story()}"
+        return saved
+
+    def stored_parent(self, checkpoint_id: str, ns: str = "") -> str | None:
+        """The parent that a checkpoint is stored with."""
+        parent = self.saved(checkpoint_id, ns).parent_config or {}
+        return parent.get("configurable", {}).get("checkpoint_id") or None
+
     def needed(self, *roots: Row) -> set[Key]:
         """Roots and every row that a delta channel of theirs is rebuilt from, by oracle."""
         found: set[Key] = set()
@@ -273,10 +300,40 @@ class HandMadeThread:
         return found
 
     def story(self, thread_id: Any = None) -> str:
-        """What was done, for a failure message."""
+        """What was done, and the thread it made, for a failure message."""
         lines = "\n".join(f"  {n}. {step}" for n, step in enumerate(self.steps, 1))
         looked_at = "" if thread_id is None else f", looked at as {thread_id!r}"
-        return f"\nthread {self.thread_id!r}{looked_at}, through {self.view!r}:\n{lines}"
+        told = f"\nthread {self.thread_id!r}{looked_at}, through {self.view!r}:\n{lines}"
+        return told + self._picture(self.thread_id if thread_id is None else thread_id)
+
+    def _picture(self, thread_id: Any) -> str:
+        """The thread as it was put, with what is not stored any more crossed out."""
+        rows = self._written_rows()
+        if len(rows) > MANY:
+            return ""
+        try:
+            stored = {*oracle.keys(self.view, thread_id, self.namespaces)}
+        except Exception as error:  # of a saver that is being tested because it may be broken
+            return f"\nwhat is stored cannot be listed: {error!r}"
+        drawn = draw_thread(rows.values(), gone=rows.keys() - stored)
+        return f"\nas it was put, with x for what is not stored now:\n{drawn}"
+
+    def _written_rows(self) -> dict[Key, CheckpointRow]:
+        written: dict[Key, set[str]] = {}
+        rows: dict[Key, CheckpointRow] = {}
+        for name, ns, checkpoint_id, args in self._calls:
+            if name == "put_writes":
+                written.setdefault((ns, str(checkpoint_id)), set()).update(c for c, _ in args[0])
+            else:
+                values = {c: v for c, v in args[0]["channel_values"].items() if c != "step"}
+                row = CheckpointRow(
+                    str(self.thread_id), ns, args[0]["id"], checkpoint_id, metadata=args[1]
+                ).with_checkpoint({**args[0], "channel_values": values})
+                rows[row.key] = row
+        return {
+            key: replace(row, write_channels=frozenset(written.get(key, ())))
+            for key, row in rows.items()
+        }
 
     def expect_rows(self, after: Mapping[Key, Reading], rows: Iterable[Row]) -> None:
         """Exactly these rows are stored."""
@@ -305,8 +362,7 @@ class HandMadeThread:
     def expect_parents_stored(self, after: Mapping[Key, Reading]) -> None:
         """Every stored row points to the parent it had, which is stored, or to none."""
         for ns, checkpoint_id in after:
-            saved = self.view.get_tuple(self.view.config(self.thread_id, ns, checkpoint_id))
-            parent = (saved.parent_config or {}).get("configurable", {}).get("checkpoint_id")
+            parent = self.stored_parent(checkpoint_id, ns)
             assert not parent or (ns, parent) in after, (
                 f"checkpoint {checkpoint_id} in namespace {ns!r} points to parent {parent}, "
                 f"which is gone{self.story()}"
