@@ -187,4 +187,5 @@ def neighbour() -> Iterator[Callable[..., subprocess.Popen[str]]]:
     yield start
     for process in started:
         process.kill()
-        process.communicate()
+        with process:  # closes its pipes and waits
+            pass
