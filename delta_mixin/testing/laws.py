@@ -254,3 +254,5 @@ def _expect_as_planned(
     detached = {key for plan in executed for key in plan.detached}
     expected = {key: None if key in detached else parents[key] for key in left}
     assert judge.parents_of(view, THREAD, after) == expected, "parents are not as planned"
+    dangling = {key for key in left if (key[0], expected[key]) in before.keys() - left}
+    assert not dangling, f"these name a parent that was deleted: {sorted(dangling)}"

@@ -113,14 +113,16 @@ class CleanupStateMachine(RuleBasedStateMachine):
     # -- writing -----------------------------------------------------------------------------
 
     @initialize(
-        channels=draw.channels(exact=True),
-        releases=st.sampled_from(draw.RELEASES),
+        graph=st.sampled_from(draw.RELEASES).flatmap(
+            lambda releases: st.tuples(
+                draw.channels(exact=True, old_releases=True in releases), st.just(releases)
+            )
+        ),
         thread_id=draw.thread_ids(),
     )
-    def begin(
-        self, channels: tuple[Channel, ...], releases: tuple[bool, ...], thread_id: str
-    ) -> None:
-        """Choose the graph and the releases that write its threads."""
+    def begin(self, graph: tuple[tuple[Channel, ...], tuple[bool, ...]], thread_id: str) -> None:
+        """Choose the channels of the graph and the releases that write its threads."""
+        channels, releases = graph
         self.releases = releases if self.OLD_RELEASES else (False,)
         self.threads = TwinThreads(self.view, channels)
         self.threads.add(thread_id)

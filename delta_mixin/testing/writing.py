@@ -178,9 +178,7 @@ class HistoryBuilder:
         written = {c for task in step.tasks for c in task}
         left_at_base = set(self._writes.get((step.ns, before.checkpoint_id), ()))
         committed = written | (set() if branches else left_at_base)
-        delta = {
-            c.name for c in self.channels.values() if c.kind == "delta" and position >= c.plain_rows
-        }
+        delta = {name for name, c in self.channels.items() if c.is_delta_at(position)}
         counters = {
             c: (updates + (c in committed), supersteps + 1)
             for c in delta
@@ -227,7 +225,11 @@ class HistoryBuilder:
         fleeting: set[str],
     ) -> dict[str, Any]:
         kept = self._named("plain") | self._named("delta") - delta
-        values = {c: v for c, v in before.values.items() if c in kept}
+        values = {
+            c: v
+            for c, v in before.values.items()
+            if c in kept and not isinstance(v, _DeltaSnapshot)
+        }
         for channel in sorted(committed & (kept | self._named("ephemeral"))):
             values[channel] = [self._value(f"{channel} as of")]
         for channel in sorted(snapshots):
