@@ -17,7 +17,7 @@ LOWEST = (
     "langgraph==1.2.0",
     "langgraph-checkpoint==4.1.0",
     "langgraph-checkpoint-sqlite==3.1.0",
-    "langgraph-checkpoint-postgres==3.1.0",
+    "langgraph-checkpoint-postgres==3.1.2",
     "sqlglot==30.24.0",
     "typer==0.27.0",
 )

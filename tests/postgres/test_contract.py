@@ -14,6 +14,7 @@ from delta_mixin.testing import SaverContract
 from delta_mixin.testing.oracle import SETTLED_HOST
 
 NO_LOOP = "a re-put id keeps its parent on Postgres, so there is no loop"
+ONE_PAGE = "the host's reader before 3.1.3 does not look behind the newest 1,024 rows"
 TABLES = (
     ("checkpoint", "checkpoints", "checkpoint_id"),
     ("writes", "checkpoint_writes", "checkpoint_id"),
@@ -21,14 +22,22 @@ TABLES = (
 )
 
 
+def expected_of(side):
+    """What the host's tables, and its reader on this side, cannot do."""
+    failures = {
+        "test_prune_ends_where_the_parents_are_a_loop": NO_LOOP,
+        "test_keepset_ends_where_the_parents_are_a_loop": NO_LOOP,
+    }
+    if not SETTLED_HOST:
+        failures[f"test_history_reaches_further_than_a_thousand_rows[{side}]"] = ONE_PAGE
+    return failures
+
+
 class PostgresContract(SaverContract):
     orders_writes_by_task_path = SETTLED_HOST
     follows_parents_not_ids = False  # upstream's reader looks below the target's id only
     version = 18
-    expected_failures: ClassVar[dict[str, str]] = {
-        "test_prune_ends_where_the_parents_are_a_loop": NO_LOOP,
-        "test_keepset_ends_where_the_parents_are_a_loop": NO_LOOP,
-    }
+    expected_failures: ClassVar[dict[str, str]]
 
     @pytest.fixture(autouse=True)
     def _database(self, server_of, fresh_schema):
@@ -44,16 +53,22 @@ class PostgresContract(SaverContract):
 
 
 class TestConnection(PostgresContract):
+    expected_failures = expected_of("sync")
+
     def make_saver(self):
         return DeltaPostgresSaver.from_conn_string(self.dsn)
 
 
 class TestPipeline(PostgresContract):
+    expected_failures = expected_of("sync")
+
     def make_saver(self):
         return DeltaPostgresSaver.from_conn_string(self.dsn, pipeline=True)
 
 
 class TestPool(PostgresContract):
+    expected_failures = expected_of("sync")
+
     @contextmanager
     def make_saver(self):
         options = {"autocommit": True, "prepare_threshold": 0}
@@ -62,16 +77,22 @@ class TestPool(PostgresContract):
 
 
 class TestAsyncConnection(PostgresContract):
+    expected_failures = expected_of("async")
+
     def make_saver(self):
         return AsyncDeltaPostgresSaver.from_conn_string(self.dsn)
 
 
 class TestAsyncPipeline(PostgresContract):
+    expected_failures = expected_of("async")
+
     def make_saver(self):
         return AsyncDeltaPostgresSaver.from_conn_string(self.dsn, pipeline=True)
 
 
 class TestAsyncPool(PostgresContract):
+    expected_failures = expected_of("async")
+
     @asynccontextmanager
     async def make_saver(self):
         options = {"autocommit": True, "prepare_threshold": 0}
