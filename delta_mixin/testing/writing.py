@@ -131,7 +131,8 @@ class HistoryBuilder:
 
         Args:
             step: The step.
-            reserved: The id of the new checkpoint, from `reserve`.
+            reserved: The id of the new checkpoint, from `reserve`; it is not used where the parent
+                is younger, as a run makes ids after the checkpoint it goes on from.
         """
         calls: list[Put | PutWrites] = []
         parent = self._counted_back(step.ns, step.back)
@@ -158,6 +159,8 @@ class HistoryBuilder:
                 calls += self._interrupt(parent)
         if step.commit:
             step = replace(step, tasks=tasks)
+            if parent is not None and reserved is not None and reserved < parent.checkpoint_id:
+                reserved = None
             calls.append(self._checkpoint(step, parent, branches, reserved))
         return calls
 
