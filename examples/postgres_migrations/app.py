@@ -8,6 +8,7 @@ import os
 import sys
 from typing import Annotated
 
+from langchain_core.runnables import RunnableConfig
 from langgraph.graph import START, StateGraph
 from psycopg.rows import dict_row
 from psycopg_pool import ConnectionPool
@@ -32,7 +33,7 @@ def main() -> None:
         except SchemaNotReadyError as refusal:
             sys.exit(f"not starting: {refusal}")
         chat = graph.compile(checkpointer=checkpointer)
-        config = {"configurable": {"thread_id": "chat"}}
+        config: RunnableConfig = {"configurable": {"thread_id": "chat"}}
         state = chat.invoke({"turns": 0}, config, durability="sync")
         print("turns so far:", state["turns"])
 
