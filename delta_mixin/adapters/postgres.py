@@ -22,8 +22,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+)
 from contextvars import ContextVar
 from typing import Any
 
@@ -222,7 +229,7 @@ class AsyncDeltaPostgresSaver(
                 await self.pipe.sync()
             nested = conn.info.transaction_status != TransactionStatus.IDLE
             async with (
-                conn.transaction(),
+                _begun(conn.transaction()),
                 conn.cursor(binary=True, row_factory=tuple_row) as cursor,
             ):
                 token = _cursor_in_scope.set((self, cursor))
@@ -246,6 +253,27 @@ class AsyncDeltaPostgresSaver(
                 return done.value  # type: ignore[no-any-return]
             await scope[1].execute(statement.text, statement.params, prepare=False)
             rows = await scope[1].fetchall() if statement.fetch else []
+
+
+@asynccontextmanager
+async def _begun(transaction: AbstractAsyncContextManager[Any]) -> AsyncIterator[None]:
+    """The transaction; a task that is cancelled while it begins sees it end first.
+
+    psycopg before 3.3.7 leaves it open, and the connection unusable.
+    """
+    async with AsyncExitStack() as stack:
+        begin = asyncio.ensure_future(transaction.__aenter__())
+        cancelled: asyncio.CancelledError | None = None
+        while not begin.done():
+            try:
+                await asyncio.shield(begin)
+            except asyncio.CancelledError as error:
+                cancelled = error
+        begin.result()
+        stack.push_async_exit(transaction)
+        if cancelled is not None:
+            raise cancelled
+        yield
 
 
 @contextmanager
