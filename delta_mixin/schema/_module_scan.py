@@ -307,8 +307,7 @@ class ModuleScan:
     def _attribute(self, node: ast.Attribute) -> Value:
         base = self._eval(node.value)
         if node.attr == "setup" and base in (Kind.SAVER, Kind.CLASS):
-            if isinstance(node.ctx, ast.Load):
-                self._report(node)
+            self._report(node)
             return None
         if base is Kind.CLASS:
             return Kind.MAKES_CONTEXT if node.attr == "from_conn_string" else None

@@ -18,6 +18,8 @@ from contextlib import (
 )
 from typing import Any, Literal, TypeVar
 
+from langgraph.checkpoint.base import BaseCheckpointSaver
+
 T = TypeVar("T")
 
 Side = Literal["sync", "async"]
@@ -45,6 +47,7 @@ class SyncView:
         side: `"sync"` or `"async"`.
         base_sides: The sides on which the host's own methods work.
         base_side: The side that the host's own methods are called on.
+        threads: The hand-made threads written through it, whose story a failure tells.
     """
 
     def __init__(
@@ -55,6 +58,7 @@ class SyncView:
         base_sides: tuple[Side, ...] | None = None,
     ) -> None:
         self.saver = saver
+        self.threads: list[Any] = []
         self.side: Side = side
         self._loop = loop
         self.base_sides = _base_sides(self) if base_sides is None else base_sides
@@ -83,6 +87,12 @@ class SyncView:
                 f"{self.base_sides[0]} side only"
             )
         return self.seen_from("async" if self.side == "sync" else "sync")
+
+    def offers(self, name: str) -> bool:
+        """Whether the saver has a cleanup method of its own, not just the host's refusal."""
+        method = name if self.side == "sync" else f"a{name}"
+        own = getattr(type(self.saver), method, None)
+        return own is not None and own is not getattr(BaseCheckpointSaver, method, None)
 
     def config(
         self, thread_id: Any, checkpoint_ns: str | None = "", checkpoint_id: str | None = None

@@ -17,7 +17,9 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from delta_mixin.testing import oracle
 from delta_mixin.testing._bridge import SyncView
+from delta_mixin.testing._pictures import draw_calls
 from delta_mixin.testing.oracle import Key, Reading
+from delta_mixin.testing.writing import Put, PutWrites
 
 Row = str | Sequence[str]
 """Which row: its id in the root namespace, or namespace and id."""
@@ -70,7 +72,8 @@ class HandMadeThread:
         self._rows: dict[Key, _Row] = {}
         self._newest: dict[str, str] = {}
         self._tasks = 0
-        self._calls: list[tuple[str, str, str | None, tuple[Any, ...]]] = []
+        self._calls: list[Put | PutWrites] = []
+        view.threads.append(self)
 
     # -- writing -----------------------------------------------------------------------------
 
@@ -86,6 +89,7 @@ class HandMadeThread:
         run_id: str | None = None,
         parents: Mapping[str, str] | None = None,
         v: int = 4,
+        config_metadata: Mapping[str, Any] | None = None,
         **metadata: Any,
     ) -> str:
         """Put a checkpoint after `parent` and return its id.
@@ -100,6 +104,7 @@ class HandMadeThread:
             run_id: Run in its metadata.
             parents: Its root checkpoint by namespace, for subgraphs.
             v: Version of the checkpoint format.
+            config_metadata: Metadata of the config, as runs pass it.
             metadata: Further metadata.
         """
         if parent == NEWEST:
@@ -145,7 +150,7 @@ class HandMadeThread:
         if run_id is not None:
             stored_metadata["run_id"] = run_id
         stored_metadata.update(metadata)
-        self._call("put", ns, parent, checkpoint, stored_metadata, new_versions)
+        self._make(Put(ns, parent, checkpoint, stored_metadata, new_versions, config_metadata))
         self._rows[ns, checkpoint_id] = row
         self._newest[ns] = checkpoint_id
         self.steps.append(
@@ -171,9 +176,14 @@ class HandMadeThread:
         self._tasks += 1
         task_id = task_id or f"{self._tasks:08x}-0000-4000-8000-000000000000"
         task_path = f"~__pregel_pull, n{self._tasks:08}" if task_path is None else task_path
-        self._call("put_writes", ns, checkpoint_id, list(writes), task_id, task_path)
+        self._make(PutWrites(ns, checkpoint_id, list(writes), task_id, task_path))
         self._rows[ns, checkpoint_id].written.extend(writes)
         self.steps.append(f"write {list(writes)!r} at {checkpoint_id}, task {task_id}")
+
+    def write_early(self, checkpoint_id: str, *writes: tuple[str, Any], ns: str = "") -> None:
+        """Put writes of a checkpoint that is not stored yet, as runs save in the background."""
+        self._rows.setdefault((ns, checkpoint_id), _Row())
+        self.write(checkpoint_id, *writes, ns=ns)
 
     def superstep(
         self,
@@ -219,15 +229,15 @@ class HandMadeThread:
     def repeated(self, thread_id: Any) -> HandMadeThread:
         """Another thread, written with the very same rows and writes."""
         other = HandMadeThread(self.view, thread_id, delta=self.delta)
-        for name, ns, checkpoint_id, args in self._calls:
-            other._call(name, ns, checkpoint_id, *args)
+        for call in self._calls:
+            other._make(call)
         other.steps = list(self.steps)
         other._rows, other._newest, other._tasks = dict(self._rows), dict(self._newest), self._tasks
         return other
 
-    def _call(self, name: str, ns: str, checkpoint_id: str | None, *args: Any) -> None:
-        self._calls.append((name, ns, checkpoint_id, args))
-        getattr(self.view, name)(self.view.config(self.thread_id, ns, checkpoint_id), *args)
+    def _make(self, call: Put | PutWrites) -> None:
+        self._calls.append(call)
+        call.perform(self.view, self.thread_id)
 
     def missing(self, checkpoint_id: str) -> str:
         """Take this id for a parent that some other tool has deleted."""
@@ -263,6 +273,17 @@ class HandMadeThread:
         thread_id = self.thread_id if thread_id is None else thread_id
         return oracle.read_thread(view or self.view, thread_id, self.delta, self.namespaces)
 
+    def saved(self, checkpoint_id: str, ns: str = "") -> Any:
+        """The tuple that `get_tuple` returns for a checkpoint, which must be there."""
+        saved = self.view.get_tuple(self.view.config(self.thread_id, ns, checkpoint_id))
+        assert saved is not None, f"get_tuple of {checkpoint_id} read nothing{self.story()}"
+        return saved
+
+    def stored_parent(self, checkpoint_id: str, ns: str = "") -> str | None:
+        """The parent that a checkpoint is stored with."""
+        parent = self.saved(checkpoint_id, ns).parent_config or {}
+        return parent.get("configurable", {}).get("checkpoint_id") or None
+
     def needed(self, *roots: Row) -> set[Key]:
         """Roots and every row that a delta channel of theirs is rebuilt from, by oracle."""
         found: set[Key] = set()
@@ -273,10 +294,13 @@ class HandMadeThread:
         return found
 
     def story(self, thread_id: Any = None) -> str:
-        """What was done, for a failure message."""
+        """What was done, and the thread it made, for a failure message."""
         lines = "\n".join(f"  {n}. {step}" for n, step in enumerate(self.steps, 1))
         looked_at = "" if thread_id is None else f", looked at as {thread_id!r}"
-        return f"\nthread {self.thread_id!r}{looked_at}, through {self.view!r}:\n{lines}"
+        told = f"\nthread {self.thread_id!r}{looked_at}, through {self.view!r}:\n{lines}"
+        where = self.thread_id if thread_id is None else thread_id
+        drawn = draw_calls(self.view, where, self._calls, without=("step",))
+        return f"{told}\n{drawn}" if drawn else told
 
     def expect_rows(self, after: Mapping[Key, Reading], rows: Iterable[Row]) -> None:
         """Exactly these rows are stored."""
@@ -305,8 +329,7 @@ class HandMadeThread:
     def expect_parents_stored(self, after: Mapping[Key, Reading]) -> None:
         """Every stored row points to the parent it had, which is stored, or to none."""
         for ns, checkpoint_id in after:
-            saved = self.view.get_tuple(self.view.config(self.thread_id, ns, checkpoint_id))
-            parent = (saved.parent_config or {}).get("configurable", {}).get("checkpoint_id")
+            parent = self.stored_parent(checkpoint_id, ns)
             assert not parent or (ns, parent) in after, (
                 f"checkpoint {checkpoint_id} in namespace {ns!r} points to parent {parent}, "
                 f"which is gone{self.story()}"

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from dataclasses import MISSING, dataclass, fields
 from datetime import datetime, timezone
-from typing import Literal
+from typing import Any, Literal
 from uuid import UUID
 
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -53,6 +53,10 @@ class ShortRepr:
                 shown.append(f"{f.name}={value!r}")
         return f"{type(self).__name__}({', '.join(shown)})"
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        # What Hypothesis asks for before it spells out a dataclass itself.
+        printer.text(repr(self))
+
 
 @dataclass(frozen=True, repr=False)
 class Channel(ShortRepr):
@@ -64,12 +68,20 @@ class Channel(ShortRepr):
         snapshot_every: Updates of a delta channel between two snapshots.
         plain_rows: For how many checkpoints of each namespace a delta channel was still a plain
             reducer, stored whole: the value it is migrated from.
+        delta_rows: For how many checkpoints it stayed a delta channel before it became a plain
+            reducer again; `None` for good.
     """
 
     name: str
     kind: Literal["delta", "plain", "ephemeral"] = "delta"
     snapshot_every: int = 3
     plain_rows: int = 0
+    delta_rows: int | None = None
+
+    def is_delta_at(self, position: int) -> bool:
+        """Whether it is a delta channel at that checkpoint of a namespace, counted from 0."""
+        phase = position - self.plain_rows
+        return self.kind == "delta" and phase >= 0 and phase < (self.delta_rows or phase + 1)
 
 
 @dataclass(frozen=True, repr=False)

@@ -15,8 +15,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from hypothesis import currently_in_test_context, note
+
 from delta_mixin.testing import _roots as judge
 from delta_mixin.testing._bridge import SyncView
+from delta_mixin.testing._pictures import Note
 from delta_mixin.testing._twins import Readings, expect_equal, read_all_of
 from delta_mixin.testing.histories import ROOT, ThreadHistory
 from delta_mixin.testing.oracle import Key
@@ -211,7 +214,9 @@ def both_sides_clean_alike(
 
 
 def _written(view: SyncView, history: ThreadHistory) -> Readings:
-    write_history(view, history, THREAD)
+    builder = write_history(view, history, THREAD)
+    if currently_in_test_context():
+        note(Note(view, THREAD, builder.log, "as written"))
     return _read(view, history)
 
 
@@ -249,3 +254,5 @@ def _expect_as_planned(
     detached = {key for plan in executed for key in plan.detached}
     expected = {key: None if key in detached else parents[key] for key in left}
     assert judge.parents_of(view, THREAD, after) == expected, "parents are not as planned"
+    dangling = {key for key in left if (key[0], expected[key]) in before.keys() - left}
+    assert not dangling, f"these name a parent that was deleted: {sorted(dangling)}"

@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -29,6 +29,7 @@ from hypothesis.stateful import (
 from delta_mixin.testing import _roots as judge
 from delta_mixin.testing import strategies as draw
 from delta_mixin.testing._bridge import SaverContext, open_saver
+from delta_mixin.testing._pictures import Note
 from delta_mixin.testing._twins import Pair, Readings, TwinThreads, expect_equal
 from delta_mixin.testing.histories import MEMORY, ROOT, Channel, Step
 from delta_mixin.testing.oracle import Key, head
@@ -112,14 +113,16 @@ class CleanupStateMachine(RuleBasedStateMachine):
     # -- writing -----------------------------------------------------------------------------
 
     @initialize(
-        channels=draw.channels(exact=True),
-        releases=st.sampled_from(draw.RELEASES),
+        graph=st.sampled_from(draw.RELEASES).flatmap(
+            lambda releases: st.tuples(
+                draw.channels(exact=True, old_releases=True in releases), st.just(releases)
+            )
+        ),
         thread_id=draw.thread_ids(),
     )
-    def begin(
-        self, channels: tuple[Channel, ...], releases: tuple[bool, ...], thread_id: str
-    ) -> None:
-        """Choose the graph and the releases that write its threads."""
+    def begin(self, graph: tuple[tuple[Channel, ...], tuple[bool, ...]], thread_id: str) -> None:
+        """Choose the channels of the graph and the releases that write its threads."""
+        channels, releases = graph
         self.releases = releases if self.OLD_RELEASES else (False,)
         self.threads = TwinThreads(self.view, channels)
         self.threads.add(thread_id)
@@ -258,6 +261,8 @@ class CleanupStateMachine(RuleBasedStateMachine):
         **options: Any,
     ) -> None:
         """Plan, clean, and hold the outcome against the oracle."""
+        for pair in named:
+            note(Note(self.view, pair.thread_id, pair.log, f"before {operation}"))
         before = self.threads.read_all()
         needed = {t: judge.needed_by(self.view, t, keys, before[t]) for t, keys in roots.items()}
         planned = getattr(self.view, f"plan_{operation}")(*args, **options)

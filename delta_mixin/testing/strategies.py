@@ -45,17 +45,27 @@ def thread_ids() -> st.SearchStrategy[str]:
 
 
 @st.composite
-def channels(draw: st.DrawFn, *, exact: bool = False) -> tuple[Channel, ...]:
+def channels(
+    draw: st.DrawFn, *, exact: bool = False, old_releases: bool = True
+) -> tuple[Channel, ...]:
     """The channels of a graph: three delta channels, one of them never written, and others.
 
     Args:
         draw: Given by Hypothesis.
         exact: Leave out channels of which nothing stored says that they are not delta.
+        old_releases: Leave out delta channels that became plain again, of which nothing that
+            old releases stored says that they have been delta.
     """
     cadence = st.integers(1, 5)
-    plain_rows = st.sampled_from([0, 0, 0, 1, 2, 4])
+    plain_rows = draw(st.sampled_from([0, 0, 0, 1, 2, 4]))
+    delta_rows = draw(st.sampled_from([None, None, 2, 4]))
     used = (
-        Channel("items", snapshot_every=draw(cadence), plain_rows=draw(plain_rows)),
+        Channel(
+            "items",
+            snapshot_every=draw(cadence),
+            plain_rows=plain_rows,
+            delta_rows=None if old_releases else delta_rows,
+        ),
         Channel("log", snapshot_every=draw(cadence)),
         Channel("never", snapshot_every=1),
         Channel("note", kind="plain"),
@@ -121,7 +131,8 @@ def thread_histories(
         skewed_clocks: As for `steps`.
         exact: As for `channels`.
     """
-    used = draw(channels(exact=exact))
+    releases = draw(st.sampled_from(RELEASES[: 3 if old_releases else 1]))
+    used = draw(channels(exact=exact, old_releases=True in releases))
     # Each thread has its own mix of few things: a thread of `update_state` calls only, or of one
     # namespace, would hardly ever come up if each step could be anything.
     others = draw(st.lists(st.sampled_from(namespaces[1:]), max_size=3, unique=True))
@@ -129,7 +140,7 @@ def thread_histories(
         [c.name for c in used if c.name != "never"],
         [namespaces[0], *others],
         sources=draw(st.lists(st.sampled_from(SOURCES), min_size=1, max_size=3, unique=True)),
-        old_releases=draw(st.sampled_from(RELEASES[: 3 if old_releases else 1])),
+        old_releases=releases,
         skewed_clocks=skewed_clocks and draw(st.booleans()),
     )
     fewest = draw(st.sampled_from([1, max_steps // 4, max_steps // 2]))

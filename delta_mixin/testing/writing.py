@@ -37,24 +37,27 @@ class PutWrites(NamedTuple):
     task_id: str
     task_path: str = ""
 
-    def perform(self, view: SyncView, thread_id: str) -> None:
+    def perform(self, view: SyncView, thread_id: Any) -> None:
         """Make the call."""
         config = view.config(thread_id, self.ns, self.checkpoint_id)
         view.put_writes(config, self.writes, self.task_id, self.task_path)
 
 
 class Put(NamedTuple):
-    """A call of `put`, for any thread."""
+    """A call of `put`, for any thread; runs also pass metadata in the config."""
 
     ns: str
     parent_id: str | None
     checkpoint: Any
     metadata: Any
     new_versions: Mapping[str, Any]
+    config_metadata: Mapping[str, Any] | None = None
 
-    def perform(self, view: SyncView, thread_id: str) -> None:
+    def perform(self, view: SyncView, thread_id: Any) -> None:
         """Make the call."""
         config = view.config(thread_id, self.ns, self.parent_id)
+        if self.config_metadata is not None:
+            config = {**config, "metadata": dict(self.config_metadata)}
         view.put(config, self.checkpoint, self.metadata, self.new_versions)
 
 
@@ -84,11 +87,15 @@ class HistoryBuilder:
     Args:
         channels: Channels of the graph, in every namespace.
         next_version: The saver's `get_next_version`.
+
+    Attributes:
+        log: The calls that `write_history` has made.
     """
 
     def __init__(self, channels: Iterable[Channel], next_version: NextVersion) -> None:
         self.channels = {c.name: c for c in channels}
         self.rows: dict[Key, WrittenRow] = {}
+        self.log: list[Put | PutWrites] = []
         self._next_version = next_version
         self._writes: dict[Key, list[str]] = {}
         self._children: dict[tuple[str, str | None], list[WrittenRow]] = {}
@@ -174,9 +181,7 @@ class HistoryBuilder:
         written = {c for task in step.tasks for c in task}
         left_at_base = set(self._writes.get((step.ns, before.checkpoint_id), ()))
         committed = written | (set() if branches else left_at_base)
-        delta = {
-            c.name for c in self.channels.values() if c.kind == "delta" and position >= c.plain_rows
-        }
+        delta = {name for name, c in self.channels.items() if c.is_delta_at(position)}
         counters = {
             c: (updates + (c in committed), supersteps + 1)
             for c in delta
@@ -223,7 +228,11 @@ class HistoryBuilder:
         fleeting: set[str],
     ) -> dict[str, Any]:
         kept = self._named("plain") | self._named("delta") - delta
-        values = {c: v for c, v in before.values.items() if c in kept}
+        values = {
+            c: v
+            for c, v in before.values.items()
+            if c in kept and not isinstance(v, _DeltaSnapshot)
+        }
         for channel in sorted(committed & (kept | self._named("ephemeral"))):
             values[channel] = [self._value(f"{channel} as of")]
         for channel in sorted(snapshots):
@@ -312,6 +321,7 @@ def write_history(view: SyncView, history: ThreadHistory, thread_id: str) -> His
     for step in history.steps:
         for call in builder.calls(step):
             call.perform(view, thread_id)
+            builder.log.append(call)
     return builder
 
 

@@ -27,21 +27,3 @@ def contract_test():
             getattr(Suite(), name)(view, **arguments)
 
     return run
-
-
-@pytest.fixture
-def expect_fault(contract_test):
-    """Run one test of the contract on a sound saver, then on one with a fault that must fail it.
-
-    By default the sound one is the class that the broken one is derived from.
-    """
-
-    def run(broken, name, match=None, sound=None, **arguments):
-        sound = sound or next(
-            base for base in broken.__mro__ if base.__module__ != broken.__module__
-        )
-        contract_test(sound, name, **arguments)
-        with pytest.raises((AssertionError, pytest.fail.Exception), match=match):
-            contract_test(broken, name, **arguments)
-
-    return run

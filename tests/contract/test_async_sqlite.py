@@ -11,3 +11,11 @@ class TestAsyncDeltaSqliteSaver(SaverContract):
 
     def make_saver(self):
         return AsyncDeltaSqliteSaver.from_conn_string(":memory:")
+
+    async def stored_rows(self, saver):
+        found = []
+        for kind, table in (("checkpoint", "checkpoints"), ("writes", "writes")):
+            columns = "thread_id, checkpoint_ns, checkpoint_id"
+            rows = await saver.conn.execute_fetchall(f"SELECT {columns} FROM {table}")
+            found += [(kind, *row) for row in rows]
+        return found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from contextlib import contextmanager
-from dataclasses import replace
 
 from langgraph.checkpoint.base import (
     WRITES_IDX_MAP,
@@ -177,15 +176,6 @@ class TestSaverThatKeepsAHeadPointer(SaverContract):
     @contextmanager
     def make_saver(self):
         yield PointerSaver()
-
-
-def test_the_contract_catches_a_pointer_to_a_deleted_head(expect_fault):
-    class Stale(PointerSaver):
-        def _delete_checkpoint_rows(self, plans):
-            super()._delete_checkpoint_rows([replace(p, heads={}) for p in plans])
-
-    name = "test_run_deletion_of_the_newest_run_leaves_the_newest_survivor"
-    expect_fault(Stale, name, sound=PointerSaver)
 
 
 class TestAsyncSaverWithOneHook(SaverContract):

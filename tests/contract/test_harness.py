@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+import re
 import subprocess
 import sys
 import textwrap
@@ -11,12 +13,20 @@ from contextlib import asynccontextmanager, contextmanager, nullcontext
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 
+from delta_mixin import CopyAndDeleteForRunsMixin, DeltaChannelAwarePruneMixin, testing
 from delta_mixin.adapters.memory import DeltaInMemorySaver
 from delta_mixin.adapters.sqlite import AsyncDeltaSqliteSaver, DeltaSqliteSaver
-from delta_mixin.testing import SaverContract, _deadline
+from delta_mixin.testing import LongLifeSuite, SaverContract, _deadline, contract
 from delta_mixin.testing._bridge import open_saver
+from delta_mixin.testing._contract import guards
+from delta_mixin.testing._contract.base import ContractBase
+from delta_mixin.testing.oracle import SETTLED_HOST
+from delta_mixin.testing.plugin import help_for
 
 NAME = "test_prune_keeps_the_metadata_of_the_head"
+
+# Their subject is the suite, or all that a saver does, rather than one method.
+NO_METHOD = {*ContractBase.contract_tests(), *LongLifeSuite.contract_tests()}
 
 
 def suite(**members):
@@ -50,15 +60,96 @@ def test_a_deleted_or_replaced_test_is_reported(replacement):
         broken.test_no_test_of_the_contract_is_deleted_or_replaced()
 
 
-def test_a_test_may_be_expected_to_fail_with_a_reason():
+def test_a_test_may_be_overridden_only_to_expect_its_failure():
     def calls_the_original(self, view):
         getattr(super(type(self), self), NAME)(view)
 
     excused = pytest.mark.xfail(reason="not yet", strict=True)(calls_the_original)
     suite(**{NAME: excused}).test_no_test_of_the_contract_is_deleted_or_replaced()
-    silent = pytest.mark.xfail(strict=True)(lambda self, view: None)
-    with pytest.raises(AssertionError, match="replaces a test"):
-        suite(**{NAME: silent}).test_no_test_of_the_contract_is_deleted_or_replaced()
+    for marks in ({"strict": True}, {"reason": "not yet"}):
+        silent = pytest.mark.xfail(**marks)(lambda self, view: None)
+        with pytest.raises(AssertionError, match="replaces a test"):
+            suite(**{NAME: silent}).test_no_test_of_the_contract_is_deleted_or_replaced()
+
+
+@pytest.mark.parametrize("name", ["view", "pytest_generate_tests", "broken_promises"])
+def test_what_the_tests_stand_on_is_not_to_be_replaced(name):
+    broken = suite(**{name: lambda self: None})
+    with pytest.raises(AssertionError, match=rf"TestTheirSaver\.{name} replaces what"):
+        broken.test_no_test_of_the_contract_is_deleted_or_replaced()
+
+
+def test_an_expected_failure_names_a_test_and_a_reason():
+    good = {NAME: "upstream #1", f"{NAME}[async]": "upstream #2"}
+    suite(expected_failures=good).test_expected_failures_name_tests_and_reasons()
+    for bad, match in (({"test_unheard_of": "why"}, "no test's name"), ({NAME: " "}, "no reason")):
+        with pytest.raises(AssertionError, match=match):
+            suite(expected_failures=bad).test_expected_failures_name_tests_and_reasons()
+
+
+SUITES = [
+    value
+    for name, value in vars(contract).items()
+    if name.endswith("Suite") and isinstance(value, type)
+]
+
+
+def test_the_contract_is_the_sum_of_its_suites():
+    tests = [{*s.contract_tests()} - {*ContractBase.contract_tests()} for s in SUITES]
+    assert len(SUITES) == 7
+    assert sum(map(len, tests)) == len(set().union(*tests)), "a test is in two suites"
+    assert set().union(*tests) == {*SaverContract.contract_tests()} - {
+        *ContractBase.contract_tests()
+    }
+    assert {s.__name__ for s in SUITES} < {*testing.__all__}
+    assert all(getattr(testing, s.__name__) is s for s in SUITES)
+
+
+@pytest.mark.parametrize("name", sorted(SaverContract.contract_tests()))
+def test_every_test_says_what_fails_it_and_where_to_look(name):
+    told = help_for(guards.part_of(SaverContract, name), name).splitlines()
+    assert told[0] == name
+    if name not in ContractBase.contract_tests():
+        assert told[1].startswith("Fails"), told
+    look_at = " ".join(told[1:]).partition("Look at ")[2]
+    assert look_at.endswith("."), told
+    methods = re.findall(r"(\w+)\(\)", look_at)
+    assert all(hasattr(DeltaInMemorySaver, method) for method in methods), methods
+    assert len(methods) or name in NO_METHOD, f"{name} names no hook or method: {look_at}"
+
+
+def run_alone(saver_class, suites):
+    lacking = {"ends_looped_histories"}
+    if not SETTLED_HOST:
+        lacking |= {"orders_writes_by_task_path", "replays_writes_of_plain_seeds"}
+    for each in suites:
+        parts = type("TestTheirSaver", (each,), {"make_saver": lambda self: saver_class()})
+        for name, test in each.contract_tests().items():
+            if "view" in inspect.signature(test).parameters and not hasattr(test, "pytestmark"):
+                if guards.part_of(each, name).subject == "leftovers":
+                    continue
+                if set(getattr(test, "needs", ())) & lacking:
+                    continue
+                with open_saver(saver_class, "sync") as view:
+                    getattr(parts(), name)(view)
+
+
+def test_suites_can_be_used_with_the_mixin_they_are_about_or_with_none():
+    class Prunes(DeltaChannelAwarePruneMixin, InMemorySaver):
+        _delete_checkpoint_rows = DeltaInMemorySaver._delete_checkpoint_rows
+        _stored_as = DeltaInMemorySaver._stored_as
+        _drop_namespace = DeltaInMemorySaver._drop_namespace
+        VERSIONED_BLOBS = True
+
+    class Copies(CopyAndDeleteForRunsMixin, InMemorySaver):
+        _delete_checkpoint_rows = DeltaInMemorySaver._delete_checkpoint_rows
+        _stored_as = DeltaInMemorySaver._stored_as
+        _drop_namespace = DeltaInMemorySaver._drop_namespace
+        VERSIONED_BLOBS = LISTS_ALL_THREADS = True
+
+    run_alone(InMemorySaver, [contract.ReadingSuite, contract.HistorySuite])
+    run_alone(Prunes, [contract.KeepsetSuite, contract.PruneSuite, contract.LongLifeSuite])
+    run_alone(Copies, [contract.CopySuite, contract.RunDeletionSuite])
 
 
 def test_a_suite_that_tests_nothing_is_reported():

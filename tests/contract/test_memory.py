@@ -11,3 +11,10 @@ class TestDeltaInMemorySaver(SaverContract):
 
     def make_saver(self):
         return DeltaInMemorySaver()
+
+    def stored_rows(self, saver):
+        for thread_id, namespaces in saver.storage.items():
+            for ns, saved in namespaces.items():
+                yield from (("checkpoint", thread_id, ns, i) for i in saved)
+        yield from (("writes", *key) for key, writes in saver.writes.items() if writes)
+        yield from (("blob", *key) for key in saver.blobs)

@@ -11,3 +11,10 @@ class TestDeltaSqliteSaver(SaverContract):
 
     def make_saver(self):
         return DeltaSqliteSaver.from_conn_string(":memory:")
+
+    def stored_rows(self, saver):
+        for kind, table in (("checkpoint", "checkpoints"), ("writes", "writes")):
+            columns = "thread_id, checkpoint_ns, checkpoint_id"
+            yield from (
+                (kind, *row) for row in saver.conn.execute(f"SELECT {columns} FROM {table}")
+            )

@@ -146,6 +146,9 @@ FOUND = {
 
 PASSED_OVER = {
     "another object": "app.setup()",
+    "another name of the module": (
+        "from langgraph.checkpoint.postgres import Conn\nConn(c).setup()"
+    ),
     "a name alone": "saver.setup()\ncheckpointer.setup()",
     "the store": "from langgraph.store.postgres import PostgresStore\nPostgresStore(c).setup()",
     "another checkpointer": (

@@ -153,7 +153,7 @@ def test_an_empty_statement_still_has_its_version():
         "SELECT 'a",
         "SELECT $x$ a",
         "SELECT E'a'\n'b\\';c'",
-        "SELECT E'a'\n'b\\'; c'' '",
+        "SELECT E'a'\n'b\\'; SELECT \\' c'",
     ],
 )
 def test_what_no_file_can_carry_is_refused(sql):

@@ -11,6 +11,9 @@ from uuid import uuid4
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.checkpoint.memory import InMemorySaver
+from psycopg import AsyncConnection, Connection
+from psycopg.rows import DictRow
+from psycopg_pool import ConnectionPool
 from typing_extensions import assert_type
 
 from delta_mixin import (
@@ -25,7 +28,17 @@ from delta_mixin import (
     SeveredHistoryError,
 )
 from delta_mixin.adapters.memory import DeltaInMemorySaver
+from delta_mixin.adapters.postgres import AsyncDeltaPostgresSaver, DeltaPostgresSaver
 from delta_mixin.adapters.sqlite import AsyncDeltaSqliteSaver, DeltaSqliteSaver
+from delta_mixin.schema import (
+    SchemaBehindError,
+    aopen_checkpointer,
+    check_schema,
+    open_checkpointer,
+    render_migration,
+    runtime_grants,
+)
+from delta_mixin.schema.testing import assert_migrations_match_setup
 from delta_mixin.testing import CleanupStateMachine, SaverContract
 
 config: RunnableConfig = {"configurable": {"thread_id": "1"}}
@@ -158,3 +171,22 @@ class Machine(CleanupStateMachine):
 
     def make_saver(self) -> DeltaInMemorySaver:
         return DeltaInMemorySaver()
+
+
+def own_the_schema(pool: ConnectionPool[Connection[DictRow]]) -> DeltaPostgresSaver:
+    texts: list[str] = [file.text for file in render_migration(from_version=4).files]
+    with pool.connection() as conn:
+        assert_migrations_match_setup(conn, texts)
+        for statement in runtime_grants("app", schema="agents"):
+            conn.execute(statement)
+        problems: tuple[str, ...] = check_schema(conn, schema="agents").problems
+        conn.execute("SELECT %s", [list(problems)])
+    try:
+        return open_checkpointer(pool, schema="agents")
+    except SchemaBehindError as behind:
+        missing: tuple[int, ...] = behind.missing
+        raise SystemExit(str(missing)) from behind
+
+
+async def open_async(conn: AsyncConnection[DictRow]) -> AsyncDeltaPostgresSaver:
+    return await aopen_checkpointer(conn)

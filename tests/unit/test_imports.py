@@ -12,13 +12,14 @@ import pytest
 import delta_mixin
 
 PACKAGE = Path(delta_mixin.__file__).parent
-PURE = ("errors", "model", "_view", "channels", "marking", "planner")
+PURE = ("errors", "model", "_view", "channels", "marking", "planner", "drawing")
 PURE_IMPORTS = {
     "__future__",
     "collections",
     "dataclasses",
     "datetime",
     "delta_mixin",
+    "heapq",
     "itertools",
     "typing",
     "uuid",

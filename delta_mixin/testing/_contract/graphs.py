@@ -13,8 +13,11 @@ from delta_mixin.testing._bridge import SyncView
 from delta_mixin.testing._contract.base import ContractBase
 
 
-class GraphTests(ContractBase):
+class LongLifeTests(ContractBase):
     """Needs `langgraph` installed; each test is skipped where it is not."""
+
+    subject = "long life"
+    look_at = "whatever fails in the other tests; if nothing does, the order of writes"
 
     def test_a_pruned_graph_goes_on_like_its_twin(self, view: SyncView) -> None:
         """Fails if a value comes back short, which nothing else reports."""
@@ -25,34 +28,6 @@ class GraphTests(ContractBase):
             if turn % 3 == 2:
                 view.prune(["pruned"])
             _expect_same(pruned, twin, f"after turn {turn}")
-
-    def test_a_copied_graph_goes_on_like_its_source(self, view: SyncView) -> None:
-        """Fails if the copy's value is rebuilt from less than the source's."""
-        source, copy = _Graph(view, "source"), _Graph(view, "copy")
-        for turn in range(6):
-            source.invoke({"log": [f"turn {turn}"]})
-        view.copy_thread("source", "copy")
-        view.prune(["copy"])
-        _expect_same(copy, source, "after the copy")
-        for each in (copy, source):
-            each.invoke({"log": ["one more"]})
-        _expect_same(copy, source, "after one more turn")
-
-    def test_run_deletion_leaves_the_states_of_other_runs(self, view: SyncView) -> None:
-        """Fails if any checkpoint of another run reads back with another value."""
-        graph = _Graph(view, "thread")
-        for turn in range(6):
-            graph.invoke({"log": [f"turn {turn}"]}, run_id=f"run {turn}")
-        before = graph.history()
-        assert {"run 1", "run 3"} <= {run for run, _ in before.values()}, (
-            "put() drops the run_id of config['metadata']: store "
-            "get_checkpoint_metadata(config, metadata), or no run's checkpoints can be found"
-        )
-        view.delete_for_runs(["run 1", "run 3"], thread_ids=["thread"])
-        after = graph.history()
-        kept = {i: state for i, state in before.items() if state[0] not in ("run 1", "run 3")}
-        assert len(kept) > len(before) // 2
-        assert {i: after.get(i) for i in kept} == kept
 
     def test_interrupts_survive_a_prune_and_finished_tasks_do_not_run_again(
         self, view: SyncView
@@ -94,6 +69,49 @@ class GraphTests(ContractBase):
             _expect_same(pruned, twin, f"after turn {turn}")
         last = twin.state().values["log"][-2]
         assert last.count("'call'") == 4, f"not stateful: {last}"
+
+
+class CopiedGraphTests(ContractBase):
+    """A real graph goes on from a copy. Needs `langgraph` installed."""
+
+    subject = "copy"
+    look_at = "_copy_checkpoint_rows(): rows or writes that did not come along"
+
+    def test_a_copied_graph_goes_on_like_its_source(self, view: SyncView) -> None:
+        """Fails if the copy's value is rebuilt from less than the source's."""
+        source, copy = _Graph(view, "source"), _Graph(view, "copy")
+        for turn in range(6):
+            source.invoke({"log": [f"turn {turn}"]})
+        view.copy_thread("source", "copy")
+        if view.offers("prune"):
+            view.prune(["copy"])
+        _expect_same(copy, source, "after the copy")
+        for each in (copy, source):
+            each.invoke({"log": ["one more"]})
+        _expect_same(copy, source, "after one more turn")
+
+
+class RunGraphTests(ContractBase):
+    """Runs of a real graph are deleted. Needs `langgraph` installed."""
+
+    subject = "run deletion"
+    look_at = "_delete_checkpoint_rows(), and whether put() keeps the run_id of the config"
+
+    def test_run_deletion_leaves_the_states_of_other_runs(self, view: SyncView) -> None:
+        """Fails if any checkpoint of another run reads back with another value."""
+        graph = _Graph(view, "thread")
+        for turn in range(6):
+            graph.invoke({"log": [f"turn {turn}"]}, run_id=f"run {turn}")
+        before = graph.history()
+        assert {"run 1", "run 3"} <= {run for run, _ in before.values()}, (
+            "put() drops the run_id of config['metadata']: store "
+            "get_checkpoint_metadata(config, metadata), or no run's checkpoints can be found"
+        )
+        view.delete_for_runs(["run 1", "run 3"], thread_ids=["thread"])
+        after = graph.history()
+        kept = {i: state for i, state in before.items() if state[0] not in ("run 1", "run 3")}
+        assert len(kept) > len(before) // 2
+        assert {i: after.get(i) for i in kept} == kept
 
 
 class _Graph:

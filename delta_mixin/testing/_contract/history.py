@@ -17,6 +17,10 @@ from delta_mixin.testing.oracle import Stored
 class HistoryTests(ContractBase):
     """Cleanup can only keep what a reader reads, so the reader is tested first."""
 
+    subject = "history"
+    look_at = "get_delta_channel_history(), or get_tuple() where it is the host's own"
+    is_about_reading = True
+
     @needs("orders_writes_by_task_path")
     def test_history_orders_parallel_writes_by_task_path(self, view: SyncView) -> None:
         """Fails if writes are sorted by task id: sort by `(task_path, task_id, idx)`."""
@@ -160,22 +164,6 @@ class HistoryTests(ContractBase):
         assert history is not None, f"the walk does not end{thread.story()}"
         writes = [value for _, _, value in history["log"]["writes"]]
         assert len(writes) == len(set(writes)), f"replayed twice: {writes}{thread.story()}"
-
-    def test_list_and_get_tuple_show_the_same(self, view: SyncView) -> None:
-        """Fails if the two differ in values, metadata, parents or writes of a checkpoint."""
-        thread = HandMadeThread(view)
-        ids = thread.grow(4, snapshot_at=(2,))
-        thread.write(ids[-1], ("log", "pending"))
-        listed = {s.checkpoint["id"]: s for s in view.list(view.config(thread.thread_id))}
-        assert list(listed) == ids[::-1], f"list() is not newest first{thread.story()}"
-        for checkpoint_id in ids:
-            saved = view.get_tuple(view.config(thread.thread_id, "", checkpoint_id))
-            other = listed[checkpoint_id]
-            for name in ("checkpoint", "metadata", "parent_config"):
-                expected, read = Stored(getattr(saved, name)), Stored(getattr(other, name))
-                assert expected == read, f"{name} of {checkpoint_id}{thread.story()}"
-            if other.pending_writes is not None:  # some savers leave them out of listings
-                assert saved.pending_writes == other.pending_writes, thread.story()
 
 
 def _history(thread: HandMadeThread, checkpoint_id: str, channel: str = "log") -> Any:

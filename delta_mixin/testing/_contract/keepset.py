@@ -13,6 +13,9 @@ from delta_mixin.testing._threads import HandMadeThread
 class KeepsetTests(ContractBase):
     """The keep-set is exact: one id less loses a value, one more keeps a row for nothing."""
 
+    subject = "keep-set"
+    look_at = "the parents that get_tuple() reads, and get_delta_channel_keepset() if overridden"
+
     def test_keepset_of_no_channels_is_the_checkpoint_alone(self, view: SyncView) -> None:
         """Fails if an empty list of channels is taken for all channels."""
         thread = HandMadeThread(view)

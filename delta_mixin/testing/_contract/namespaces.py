@@ -16,6 +16,9 @@ CALL = "child:6f1d"
 class NamespaceTests(ContractBase):
     """Each namespace is a history of its own."""
 
+    subject = "prune"
+    look_at = "_list_namespaces(), and dropped_namespaces in _delete_checkpoint_rows()"
+
     def test_prune_keeps_the_newest_of_each_namespace(self, view: SyncView) -> None:
         """Fails if only the root namespace keeps its newest, or chains cross namespaces."""
         thread = HandMadeThread(view)

@@ -9,26 +9,54 @@ from delta_mixin.testing._contract.base import ContractBase
 from delta_mixin.testing._threads import HandMadeThread
 
 
-class ParityTests(ContractBase):
+class PruneParityTests(ContractBase):
     """Both sides of a saver are one saver."""
 
-    def other_side(self, view: SyncView) -> SyncView:
-        """The saver seen from the other side; ends the test where only one is tested."""
-        if len(self.sides) < 2:
-            pytest.skip(f"{type(self).__name__}.sides names one side only")
-        return view.seen_from("async" if view.side == "sync" else "sync")
+    subject = "prune"
+    look_at = "_delete_checkpoint_rows() beside its twin _adelete_checkpoint_rows(), and caches"
 
     def test_prune_through_one_side_shows_on_the_other(self, view: SyncView) -> None:
         """Fails if the sides prune differently, or one of them caches rows."""
-        other, (thread, twin) = self.other_side(view), _twins(view)
+        other, (thread, twin) = _other_side(self, view), _twins(view)
         thread.read(other)
         view.prune([thread.thread_id])
         other.prune([twin.thread_id])
         _expect_equal(thread, twin, other)
 
+    def test_prune_plans_of_both_sides_are_equal(self, view: SyncView) -> None:
+        """Fails if the sides judge the same rows differently.
+
+        Look at _list_checkpoint_rows() beside its twin.
+        """
+        other, (thread, _) = _other_side(self, view), _twins(view)
+        planned, expected = (v.plan_prune([thread.thread_id]) for v in (view, other))
+        assert planned == expected, f"planned {planned}\nand {expected}{thread.story()}"
+
+
+class KeepsetParityTests(ContractBase):
+    """Both sides of a saver are one saver."""
+
+    subject = "keep-set"
+    look_at = "get_tuple() beside its twin aget_tuple()"
+
+    def test_keepsets_of_both_sides_are_equal(self, view: SyncView) -> None:
+        """Fails if the sides follow other parents."""
+        other, (thread, _) = _other_side(self, view), _twins(view)
+        config = view.config(thread.thread_id)
+        kept, expected = (v.get_delta_channel_keepset(config, ["log"]) for v in (view, other))
+        assert kept == expected, f"kept {kept}, expected {expected}{thread.story()}"
+        assert len(kept) > 1, f"kept {kept}{thread.story()}"
+
+
+class CopyParityTests(ContractBase):
+    """Both sides of a saver are one saver."""
+
+    subject = "copy"
+    look_at = "_copy_checkpoint_rows() beside its twin _acopy_checkpoint_rows(), and caches"
+
     def test_copies_through_both_sides_are_equal(self, view: SyncView) -> None:
         """Fails if the sides copy differently."""
-        other, (thread, _) = self.other_side(view), _twins(view)
+        other, (thread, _) = _other_side(self, view), _twins(view)
         view.copy_thread(thread.thread_id, "copy")
         other.copy_thread(thread.thread_id, "other-copy")
         thread.did("copy_thread through both sides")
@@ -37,26 +65,38 @@ class ParityTests(ContractBase):
             thread.expect_unchanged(expected, thread.read(other, copy))
             thread.expect_unchanged(expected, thread.read(view, copy))
 
+
+class RunParityTests(ContractBase):
+    """Both sides of a saver are one saver."""
+
+    subject = "run deletion"
+    look_at = "_delete_checkpoint_rows() beside its twin _adelete_checkpoint_rows(), and caches"
+
     def test_run_deletion_through_one_side_shows_on_the_other(self, view: SyncView) -> None:
         """Fails if the sides delete differently, or one of them caches rows."""
-        other, (thread, twin) = self.other_side(view), _twins(view)
+        other, (thread, twin) = _other_side(self, view), _twins(view)
         thread.read(other)
         view.delete_for_runs(["run-1"], thread_ids=[thread.thread_id])
         other.delete_for_runs(["run-1"], thread_ids=[twin.thread_id])
         _expect_equal(thread, twin, other)
 
-    def test_plans_and_keepsets_of_both_sides_are_equal(self, view: SyncView) -> None:
-        """Fails if the sides judge the same rows differently."""
-        other, (thread, _) = self.other_side(view), _twins(view)
+    def test_run_deletion_plans_of_both_sides_are_equal(self, view: SyncView) -> None:
+        """Fails if the sides judge the same rows differently.
+
+        Look at _list_checkpoint_rows() beside its twin.
+        """
+        other, (thread, _) = _other_side(self, view), _twins(view)
         ids = [thread.thread_id]
-        assert view.plan_prune(ids) == other.plan_prune(ids), thread.story()
-        runs = ["run-1"]
-        planned = [v.plan_delete_for_runs(runs, thread_ids=ids) for v in (view, other)]
-        assert planned[0] == planned[1], thread.story()
-        config = view.config(thread.thread_id)
-        kept = [v.get_delta_channel_keepset(config, ["log"]) for v in (view, other)]
-        assert kept[0] == kept[1], thread.story()
-        assert len(kept[0]) > 1, thread.story()
+        planned, expected = (
+            v.plan_delete_for_runs(["run-1"], thread_ids=ids) for v in (view, other)
+        )
+        assert planned == expected, f"planned {planned}\nand {expected}{thread.story()}"
+
+
+def _other_side(suite: ContractBase, view: SyncView) -> SyncView:
+    if len(suite.sides) < 2:
+        pytest.skip(f"{type(suite).__name__}.sides names one side only")
+    return view.seen_from("async" if view.side == "sync" else "sync")
 
 
 def _twins(view: SyncView) -> tuple[HandMadeThread, HandMadeThread]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from delta_mixin.testing import oracle
 from delta_mixin.testing._bridge import SyncView
@@ -15,9 +14,8 @@ from delta_mixin.testing._threads import HandMadeThread
 class PruneTests(ContractBase):
     """The newest checkpoint reads back as before, and nothing else stays."""
 
-    neighbours: ClassVar[Sequence[str]] = ("u_2", "u%", "U", "u ", "uu", "7", "ü", "u:1", "*")
-    """Ids that a prefix, a pattern or a careless comparison takes for thread `u` or `u_`; leave
-    out those that the saver refuses to store."""
+    subject = "prune"
+    look_at = "_delete_checkpoint_rows(): doomed rows, exactly their writes, detached parents"
 
     def test_prune_keeps_the_head_and_what_it_is_rebuilt_from(self, view: SyncView) -> None:
         """Fails if rows between the head and its snapshot are deleted, or older ones kept."""
@@ -96,10 +94,39 @@ class PruneTests(ContractBase):
         thread.expect_unchanged(before, after, ids[-1:])
         thread.expect_rows(after, ids)
 
+    def test_prune_keeps_the_row_with_the_snapshot(self, view: SyncView) -> None:
+        """Fails if the chain is cut below its seed: the row with the snapshot is needed as well."""
+        thread = HandMadeThread(view)
+        ids = thread.grow(6, snapshot_at=(3,))
+        _prune(thread)
+        reading = thread.read()["", ids[-1]].rebuilt["log"]
+        assert reading.ended == "seed", f"read {reading}, expected a seed{thread.story()}"
+
+    def test_prune_keeps_the_writes_of_rows_kept_for_replay(self, view: SyncView) -> None:
+        """Fails if only the head's writes are kept, or a shorter list of those on its chain."""
+        thread = HandMadeThread(view)
+        ids = thread.grow(6, snapshot_at=(3,))
+        expected = {i: thread.read()["", i].writes for i in ids[3:]}
+        _prune(thread)
+        after = thread.read()
+        read = {i: after["", i].writes if ("", i) in after else None for i in expected}
+        assert read == expected, f"read {read}, expected {expected}{thread.story()}"
+
+    def test_prune_keeps_the_values_of_kept_rows(self, view: SyncView) -> None:
+        """Fails if values go that only a row kept for replay refers to."""
+        thread = HandMadeThread(view)
+        ids = thread.grow(6, snapshot_at=(3,))
+        expected = {i: thread.read()["", i].values for i in ids[3:]}
+        _prune(thread)
+        after = thread.read()
+        read = {i: after["", i].values if ("", i) in after else None for i in expected}
+        assert read == expected, f"read {read}, expected {expected}{thread.story()}"
+
     def test_prune_keeps_the_order_of_parallel_writes(self, view: SyncView) -> None:
         """Fails if the writes of a kept row are stored anew without their task paths."""
         thread = HandMadeThread(view)
-        first = thread.put()
+        thread.grow(2)
+        first = thread.put(snapshot=("log",))
         for number in (2, 0, 1):
             thread.write(
                 first,
@@ -107,10 +134,12 @@ class PruneTests(ContractBase):
                 task_id=f"{9 - number:08x}-0000-4000-8000-000000000000",
                 task_path=f"~__pregel_pull, n{number}",
             )
-        thread.grow(3)
+        ids = [first, *thread.grow(3)]
         before = thread.read()
         _prune(thread)
-        thread.expect_unchanged(before, thread.read())
+        after = thread.read()
+        thread.expect_unchanged(before, after, ids[-1:])
+        thread.expect_rows(after, ids)
 
     def test_prune_keeps_pending_writes_of_the_head(self, view: SyncView) -> None:
         """Fails if writes are deleted by thread instead of by checkpoint."""

@@ -32,6 +32,9 @@ UNUSABLE: tuple[tuple[type[Exception], dict[str, Any]], ...] = (
 class PruneRuleTests(ContractBase):
     """Every root that an argument names reads back as before."""
 
+    subject = "prune"
+    look_at = "_list_checkpoint_rows(), and prune() if overridden: every argument must arrive"
+
     def test_keep_last_keeps_that_many_of_the_newest(self, view: SyncView) -> None:
         """Fails if only the head is protected, or only one row's chain is followed."""
         thread = HandMadeThread(view)

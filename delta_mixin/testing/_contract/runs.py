@@ -15,6 +15,9 @@ from delta_mixin.testing._threads import HandMadeThread
 class RunTests(ContractBase):
     """No checkpoint that nobody asked to delete changes its value."""
 
+    subject = "run deletion"
+    look_at = "_delete_checkpoint_rows(), and _list_run_threads() where threads are not found"
+
     def test_run_deletion_keeps_what_other_runs_are_rebuilt_from(self, view: SyncView) -> None:
         """Fails if rows of the run go that a later checkpoint's chain passes."""
         thread = HandMadeThread(view)
