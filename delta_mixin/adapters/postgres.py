@@ -32,7 +32,7 @@ from contextlib import (
     nullcontext,
 )
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from langgraph.checkpoint.postgres import _ainternal, _internal
 from psycopg import AsyncConnection, Connection, errors
@@ -46,6 +46,10 @@ from delta_mixin.adapters._postgres_ids import AsyncTextIdPostgresSaver, TextIdP
 from delta_mixin.errors import RowsUnreadError, TargetThreadExistsError
 from delta_mixin.mixins import CopyAndDeleteForRunsMixin, DeltaChannelAwarePruneMixin
 from delta_mixin.model import CheckpointRow, CleanupPlan, Reads, T
+
+if TYPE_CHECKING:
+    from langgraph.checkpoint.serde.base import SerializerProtocol
+    from typing_extensions import Self
 
 __all__ = ["AsyncDeltaPostgresSaver", "DeltaPostgresSaver", "run_id_index_sql"]
 
@@ -102,6 +106,13 @@ class DeltaPostgresSaver(
     The cleanup methods' async twins work in a worker thread; other async methods are not
     supported, as upstream. Thread ids may be `str`, `int` or `UUID`.
     """
+
+    @classmethod
+    @contextmanager
+    def from_conn_string(cls, conn_string: str, *, pipeline: bool = False) -> Iterator[Self]:
+        """A saver on a connection of its own, closed at the end."""
+        with super().from_conn_string(conn_string, pipeline=pipeline) as saver:
+            yield cast("Self", saver)  # upstream's is declared to yield its own class
 
     @contextmanager
     def _cleanup_scope(self, thread_ids: Sequence[str]) -> Iterator[None]:
@@ -184,6 +195,16 @@ class AsyncDeltaPostgresSaver(
     As upstream's, the sync methods work from any thread but the event loop's. Thread ids may be
     `str`, `int` or `UUID`.
     """
+
+    @classmethod
+    @asynccontextmanager
+    async def from_conn_string(
+        cls, conn_string: str, *, pipeline: bool = False, serde: SerializerProtocol | None = None
+    ) -> AsyncIterator[Self]:
+        """A saver on a connection of its own, closed at the end."""
+        opened = super().from_conn_string(conn_string, pipeline=pipeline, serde=serde)
+        async with opened as saver:
+            yield cast("Self", saver)
 
     @asynccontextmanager
     async def _acleanup_scope(self, thread_ids: Sequence[str]) -> AsyncIterator[None]:
