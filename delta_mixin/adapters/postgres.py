@@ -7,7 +7,8 @@
 2. Reads after the listing concern rows that never change; one that has vanished makes the batch
    be planned anew. Deletes name the listed ids, so what a run adds meanwhile stays.
 3. A run that forks from a checkpoint which is being deleted would lose its history. After the
-   deletes a look for such rows, which READ COMMITTED shows, rolls back and plans anew.
+   deletes a look for such rows, which READ COMMITTED shows, rolls back and plans anew. A fork
+   that is stored later than this look, by a run that has read its base before, is still severed.
 4. Two cleanups of a thread wait for each other. Errors of a lock that is not granted in time, of
    a deadlock or of serialization are retried, then told per thread in a `CleanupFailedError`.
 5. Nothing outlives the transaction but its changes, so pooling of transactions is fine; the

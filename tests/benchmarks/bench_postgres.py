@@ -175,7 +175,7 @@ def measure_plain(report: Report, bench: Bench, rounds: int) -> None:
 
 def measure_fleet(report: Report, bench: Bench, rounds: int) -> None:
     names = [f"thread {n}" for n in range(3_000)]
-    bench.write(lambda conn: threads.write_threads(conn, names, 10, size=500))
+    bench.write(lambda conn: threads.write_threads(conn, names, 10))
     rows = bench.remember_dead(prune(*names))
     report.title(f"Prune of a fleet: 3,000 threads of 10 checkpoints, {rows:,} rows")
     seconds = take_turns(
@@ -194,9 +194,9 @@ def measure_fleet(report: Report, bench: Bench, rounds: int) -> None:
 
 def measure_copy(report: Report, bench: Bench, rounds: int) -> None:
     bench.write(
-        lambda conn: threads.write_threads(conn, ["t"], 2_000, snapshot_every=100, size=500)
+        lambda conn: threads.write_threads(conn, ["t"], 5_000, snapshot_every=100, size=500)
     )
-    report.title("Copy of a thread: 2,000 checkpoints")
+    report.title("Copy of a thread: 5,000 checkpoints")
 
     def raw(saver: Any) -> None:
         columns = {
