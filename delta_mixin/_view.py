@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from operator import attrgetter
 
 from delta_mixin.errors import RowsUnreadError
 from delta_mixin.model import CheckpointRow, Part, Planning, Reads, RowKey
@@ -18,7 +19,7 @@ class NamespaceView:
     def __init__(self, checkpoint_ns: str, rows: Iterable[CheckpointRow] = ()) -> None:
         self.checkpoint_ns = checkpoint_ns
         self._rows: dict[str, CheckpointRow] = {}
-        for row in sorted(rows, key=lambda r: r.checkpoint_id):
+        for row in sorted(rows, key=attrgetter("checkpoint_id")):
             self._rows.setdefault(row.checkpoint_id, row)
 
     def __contains__(self, checkpoint_id: object) -> bool:

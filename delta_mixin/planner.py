@@ -258,8 +258,12 @@ def _prune_roots(
     view: NamespaceView, rules: PruneRules, head: str | None
 ) -> dict[str, list[Reason]]:
     roots: dict[str, list[Reason]] = {}
-    latest = set(view.ids[-rules.keep_last :])
-    for row_id in view.ids:
+    ids = view.ids
+    latest = set(ids[-rules.keep_last :])
+    if rules.cutoff is None:
+        # No other row of a long thread can be a root.
+        ids = sorted(i for i in (*latest.union(rules.pinned), head) if i is not None and i in view)
+    for row_id in dict.fromkeys(ids):
         reasons = []
         if row_id in latest:
             reasons.append(Reason("latest"))
@@ -397,8 +401,7 @@ def _finish(
         kept={
             RowKey(s.view.checkpoint_ns, i): tuple(s.kept[i])
             for s in sweeps
-            for i in s.view.ids
-            if i in s.kept
+            for i in sorted(s.kept)
         },
         doomed=tuple(RowKey(s.view.checkpoint_ns, i) for s in sweeps for i in s.doomed),
         detached=tuple(
@@ -420,9 +423,9 @@ def _new_head(sweep: _Sweep, heads: Mapping[str, str | None]) -> str | None:
 def _detached(sweep: _Sweep, operation: Operation) -> Iterator[str]:
     view = sweep.view
     broken = {b.child.checkpoint_id for b in sweep.marks.severed}
-    for row_id in view.ids:
+    for row_id in sorted(sweep.kept):
         parent = view[row_id].parent_id
-        if row_id not in sweep.kept or parent is None or parent in sweep.kept:
+        if parent is None or parent in sweep.kept:
             continue
         # A pointer to nothing is tidied by a prune where no reader needs it, as upstream does.
         if parent in view or (operation == "prune" and row_id not in broken):

@@ -63,7 +63,7 @@ _IS_BLOB = """
 _ROW_OF_KEY = f"c.thread_id = ANY(%(threads)s::text[]) AND {_IS_KEY}"
 
 READ_METADATA = f"""
-SELECT k.thread_id, k.checkpoint_ns, k.checkpoint_id, c.metadata
+SELECT k.thread_id, k.checkpoint_ns, k.checkpoint_id, c.metadata::text
 FROM ({KEYS}) AS k
 CROSS JOIN LATERAL (SELECT metadata FROM checkpoints c WHERE {_IS_KEY} LIMIT 1) AS c
 """
@@ -71,9 +71,9 @@ CROSS JOIN LATERAL (SELECT metadata FROM checkpoints c WHERE {_IS_KEY} LIMIT 1) 
 # As the host's reader has it: a blob of the row's own version, or a value inline. A stored
 # `None` counts as neither. Inline `true` with a blob behind it marks a snapshot.
 READ_CHECKPOINTS = f"""
-SELECT k.thread_id, k.checkpoint_ns, k.checkpoint_id, c.metadata,
+SELECT k.thread_id, k.checkpoint_ns, k.checkpoint_id, c.metadata::text,
     (c.checkpoint ->> 'v')::int,
-    c.checkpoint -> 'channel_versions',
+    (c.checkpoint -> 'channel_versions')::text,
     (
         SELECT array_agg(ARRAY[v.key, (v.value = 'true')::text])
         FROM jsonb_each(c.checkpoint -> 'channel_values') AS v WHERE v.value <> 'null'
@@ -180,7 +180,10 @@ SELECT EXISTS (SELECT FROM checkpoint_writes WHERE thread_id = %(target)s)
 """
 
 COPY = f"""
-WITH k AS MATERIALIZED ({KEYS}), copied AS (
+WITH k AS MATERIALIZED ({KEYS}), channels AS MATERIALIZED (
+    SELECT DISTINCT checkpoint_ns, channel FROM checkpoint_blobs
+    WHERE thread_id = ANY(%(threads)s::text[])
+), copied AS (
     INSERT INTO checkpoints (
         thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, type, checkpoint, metadata
     )
@@ -188,6 +191,9 @@ WITH k AS MATERIALIZED ({KEYS}), copied AS (
         c.checkpoint, c.metadata
     FROM checkpoints c JOIN k ON {_ROW_OF_KEY}
     RETURNING checkpoint_ns, checkpoint -> 'channel_versions' AS versions
+), used AS (
+    SELECT checkpoint_ns, channel, copied.versions ->> channel AS version
+    FROM channels JOIN copied USING (checkpoint_ns)
 ), writes AS (
     INSERT INTO checkpoint_writes (
         thread_id, checkpoint_ns, checkpoint_id, task_id, idx, channel, type, blob, task_path
@@ -198,13 +204,11 @@ WITH k AS MATERIALIZED ({KEYS}), copied AS (
 ), blobs AS (
     INSERT INTO checkpoint_blobs (thread_id, checkpoint_ns, channel, version, type, blob)
     SELECT %(target)s, b.checkpoint_ns, b.channel, b.version, b.type, b.blob
-    FROM checkpoint_blobs b JOIN (
-        SELECT DISTINCT copied.checkpoint_ns, v.key AS channel, v.value AS version
-        FROM copied CROSS JOIN LATERAL jsonb_each_text(copied.versions) AS v
-    ) AS used
-    ON b.checkpoint_ns = used.checkpoint_ns
-    AND b.channel = used.channel AND b.version = used.version
-    WHERE b.thread_id = ANY(%(threads)s::text[])
+    FROM checkpoint_blobs b WHERE b.thread_id = ANY(%(threads)s::text[]) AND EXISTS (
+        SELECT FROM used
+        WHERE used.checkpoint_ns = b.checkpoint_ns
+        AND used.channel = b.channel AND used.version = b.version
+    )
 )
 SELECT count(*) FROM copied
 """

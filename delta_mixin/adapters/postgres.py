@@ -7,7 +7,8 @@
 2. Reads after the listing concern rows that never change; one that has vanished makes the batch
    be planned anew. Deletes name the listed ids, so what a run adds meanwhile stays.
 3. A run that forks from a checkpoint which is being deleted would lose its history. After the
-   deletes a look for such rows, which READ COMMITTED shows, rolls back and plans anew.
+   deletes a look for such rows, which READ COMMITTED shows, rolls back and plans anew. A fork
+   that is stored later than this look, by a run that has read its base before, is still severed.
 4. Two cleanups of a thread wait for each other. Errors of a lock that is not granted in time, of
    a deadlock or of serialization are retried, then told per thread in a `CleanupFailedError`.
 5. Nothing outlives the transaction but its changes, so pooling of transactions is fine; the
@@ -22,10 +23,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+)
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from langgraph.checkpoint.postgres import _ainternal, _internal
 from psycopg import AsyncConnection, Connection, errors
@@ -39,6 +47,10 @@ from delta_mixin.adapters._postgres_ids import AsyncTextIdPostgresSaver, TextIdP
 from delta_mixin.errors import RowsUnreadError, TargetThreadExistsError
 from delta_mixin.mixins import CopyAndDeleteForRunsMixin, DeltaChannelAwarePruneMixin
 from delta_mixin.model import CheckpointRow, CleanupPlan, Reads, T
+
+if TYPE_CHECKING:
+    from langgraph.checkpoint.serde.base import SerializerProtocol
+    from typing_extensions import Self
 
 __all__ = ["AsyncDeltaPostgresSaver", "DeltaPostgresSaver", "run_id_index_sql"]
 
@@ -95,6 +107,13 @@ class DeltaPostgresSaver(
     The cleanup methods' async twins work in a worker thread; other async methods are not
     supported, as upstream. Thread ids may be `str`, `int` or `UUID`.
     """
+
+    @classmethod
+    @contextmanager
+    def from_conn_string(cls, conn_string: str, *, pipeline: bool = False) -> Iterator[Self]:
+        """A saver on a connection of its own, closed at the end."""
+        with super().from_conn_string(conn_string, pipeline=pipeline) as saver:
+            yield cast("Self", saver)  # upstream's is declared to yield its own class
 
     @contextmanager
     def _cleanup_scope(self, thread_ids: Sequence[str]) -> Iterator[None]:
@@ -178,6 +197,16 @@ class AsyncDeltaPostgresSaver(
     `str`, `int` or `UUID`.
     """
 
+    @classmethod
+    @asynccontextmanager
+    async def from_conn_string(
+        cls, conn_string: str, *, pipeline: bool = False, serde: SerializerProtocol | None = None
+    ) -> AsyncIterator[Self]:
+        """A saver on a connection of its own, closed at the end."""
+        opened = super().from_conn_string(conn_string, pipeline=pipeline, serde=serde)
+        async with opened as saver:
+            yield cast("Self", saver)
+
     @asynccontextmanager
     async def _acleanup_scope(self, thread_ids: Sequence[str]) -> AsyncIterator[None]:
         async with self._transaction(lambda nested: bodies.begin_cleanup(thread_ids, nested)):
@@ -222,7 +251,7 @@ class AsyncDeltaPostgresSaver(
                 await self.pipe.sync()
             nested = conn.info.transaction_status != TransactionStatus.IDLE
             async with (
-                conn.transaction(),
+                _begun(conn.transaction()),
                 conn.cursor(binary=True, row_factory=tuple_row) as cursor,
             ):
                 token = _cursor_in_scope.set((self, cursor))
@@ -246,6 +275,27 @@ class AsyncDeltaPostgresSaver(
                 return done.value  # type: ignore[no-any-return]
             await scope[1].execute(statement.text, statement.params, prepare=False)
             rows = await scope[1].fetchall() if statement.fetch else []
+
+
+@asynccontextmanager
+async def _begun(transaction: AbstractAsyncContextManager[Any]) -> AsyncIterator[None]:
+    """The transaction; a task that is cancelled while it begins sees it end first.
+
+    psycopg before 3.3.7 leaves it open, and the connection unusable.
+    """
+    async with AsyncExitStack() as stack:
+        begin = asyncio.ensure_future(transaction.__aenter__())
+        cancelled: asyncio.CancelledError | None = None
+        while not begin.done():
+            try:
+                await asyncio.shield(begin)
+            except asyncio.CancelledError as error:
+                cancelled = error
+        begin.result()
+        stack.push_async_exit(transaction)
+        if cancelled is not None:
+            raise cancelled
+        yield
 
 
 @contextmanager

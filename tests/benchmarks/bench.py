@@ -12,13 +12,12 @@ import argparse
 import gc
 import json
 import shutil
-import statistics
 import sys
 import tempfile
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,46 +31,13 @@ from delta_mixin.adapters.sqlite import DeltaSqliteSaver
 sys.path.append(str(Path(__file__).parents[1] / "sqlite"))
 
 import threads
+from runner import Report, take_turns
 
 CONFIG: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
 OF_THREAD = "WHERE thread_id = 't' AND checkpoint_ns = ''"
 IN_LIST = f"{OF_THREAD} AND checkpoint_id IN (SELECT value FROM json_each(?))"
 
 Run = Callable[[Any], object]
-Seconds = dict[str, list[float]]
-
-
-@dataclass
-class Report:
-    """Prints results as they come, and remembers the bounds they broke."""
-
-    broken: list[str] = field(default_factory=list)
-
-    def title(self, text: str) -> None:
-        print(f"\n{text}")
-
-    def times(self, seconds: Seconds, rows: int | None = None) -> None:
-        for name, values in seconds.items():
-            speed = f"{rows / statistics.median(values):12,.0f} rows/s" if rows else ""
-            print(f"  {name:44}{_spread([1000 * v for v in values], 1)} ms{speed}")
-
-    def ratio(
-        self, name: str, over: list[float], under: list[float], bound: float | None = None
-    ) -> None:
-        """The ratio of two medians; `bound` is the most that it may be."""
-        value = statistics.median(over) / statistics.median(under)
-        rounds = [a / b for a, b in zip(over, under, strict=False)]
-        verdict = ""
-        if bound is not None:
-            verdict = f"  {'holds' if value <= bound else 'BROKEN'}: at most {bound}"
-            if value > bound:
-                self.broken.append(f"{name} is {value:.2f}, must be at most {bound}")
-        print(f"  {'= ' + name:44}{value:9.2f}  ({min(rounds):.2f} - {max(rounds):.2f}){verdict}")
-
-
-def _spread(values: list[float], digits: int) -> str:
-    low, high = min(values), max(values)
-    return f"{statistics.median(values):9,.{digits}f}  ({low:,.{digits}f} - {high:,.{digits}f})"
 
 
 @dataclass(frozen=True)
@@ -105,14 +71,6 @@ class Prepared:
             start = time.perf_counter()
             run(saver)
             return time.perf_counter() - start
-
-
-def take_turns(rounds: int, timed: Mapping[str, Callable[[], float]]) -> Seconds:
-    seconds: Seconds = {name: [] for name in timed}
-    for _ in range(rounds):
-        for name, measure in timed.items():
-            seconds[name].append(measure())
-    return seconds
 
 
 def on(prepared: Prepared, variants: Mapping[str, Run]) -> dict[str, Callable[[], float]]:

@@ -21,6 +21,7 @@ PURE_IMPORTS = {
     "delta_mixin",
     "heapq",
     "itertools",
+    "operator",
     "typing",
     "uuid",
 }
