@@ -161,10 +161,25 @@ def a_copy_equals_its_source(view: SyncView, history: ThreadHistory, copy_id: st
 
 
 def a_copy_of_a_checkpoint_reads_as_that_checkpoint(
-    view: SyncView, history: ThreadHistory, copy_id: str, start: int
+    view: SyncView,
+    history: ThreadHistory,
+    copy_id: str,
+    start: int,
+    pruning: Pruning | None = None,
 ) -> None:
-    """It holds the checkpoint, what belongs to it, and only what their readers pass."""
+    """It holds the checkpoint, what belongs to it, and what their readers pass.
+
+    Args:
+        view: The saver.
+        history: What to store.
+        copy_id: Where to copy to.
+        start: Index of the checkpoint.
+        pruning: Prune the source first.
+    """
     before = _written(view, history)
+    if pruning is not None:
+        pruning.clean(view, THREAD, before)
+        before = _read(view, history)
     starts = [i for ns, i in before if ns == ROOT]
     if not starts:
         return

@@ -31,7 +31,7 @@ from delta_mixin.testing import strategies as draw
 from delta_mixin.testing._bridge import SaverContext, open_saver
 from delta_mixin.testing._pictures import Note
 from delta_mixin.testing._twins import Pair, Readings, TwinThreads, expect_equal
-from delta_mixin.testing.histories import MEMORY, ROOT, Channel, Step
+from delta_mixin.testing.histories import CALL, INNER_CALL, MEMORY, ROOT, Channel, Step
 from delta_mixin.testing.oracle import Key, head
 
 
@@ -127,7 +127,7 @@ class CleanupStateMachine(RuleBasedStateMachine):
         self.threads = TwinThreads(self.view, channels)
         self.threads.add(thread_id)
 
-    @precondition(lambda self: self._has_room())
+    @precondition(lambda self: len(self.threads.pairs) < 2)
     @rule(thread_id=draw.thread_ids())
     def start_thread(self, thread_id: str) -> None:
         """Another thread, its id often a neighbour's."""
@@ -136,7 +136,21 @@ class CleanupStateMachine(RuleBasedStateMachine):
 
     @rule(
         index=_indices,
-        steps=st.lists(draw.steps(("items", "log", "note")), min_size=1, max_size=5),
+        supersteps=st.integers(1, 8),
+        channels=st.sampled_from((("items",), ("log",), ("items", "log"))),
+        run=st.sampled_from(draw.RUNS),
+    )
+    def run_on(self, index: int, supersteps: int, channels: tuple[str, ...], run: str) -> None:
+        """One run goes on from where the last one ended, which makes threads long."""
+        self.write(index, [Step((channels,), run=run)] * supersteps)
+
+    @rule(
+        index=_indices,
+        steps=st.lists(
+            draw.steps(("items", "log", "note"), (ROOT, MEMORY, CALL, INNER_CALL)),
+            min_size=1,
+            max_size=5,
+        ),
     )
     def write(self, index: int, steps: Sequence[Step]) -> None:
         """Runs go on, branch off, leave writes pending, call subgraphs."""
@@ -181,7 +195,7 @@ class CleanupStateMachine(RuleBasedStateMachine):
         narrowed = {} if everywhere else {"thread_ids": ids}
         self._clean(named, roots, "delete_for_runs", runs, **narrowed)
 
-    @precondition(lambda self: len(self.threads.pairs) > 1)
+    @precondition(lambda self: not self._has_room())
     @rule(index=_indices)
     def delete_thread(self, index: int) -> None:
         """Remove a whole thread."""
@@ -285,6 +299,9 @@ class CleanupStateMachine(RuleBasedStateMachine):
                 for ns in plan.dropped_namespaces:
                     pair.reserved.pop(ns, None)
             pair.keep_readable(roots[thread_id])
+            gone = before[thread_id].keys() - after[thread_id].keys()
+            for key, parent in judge.parents_of(self.view, thread_id, after[thread_id]).items():
+                assert (key[0], parent) not in gone, f"{where}: {key} names a deleted parent"
         self._expect_unchanged(before, after, except_for=[pair.thread_id for pair in named])
 
     @staticmethod

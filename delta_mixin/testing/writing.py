@@ -180,8 +180,11 @@ class HistoryBuilder:
         position = before.position + 1 if parent else 0
         written = {c for task in step.tasks for c in task}
         left_at_base = set(self._writes.get((step.ns, before.checkpoint_id), ()))
-        committed = written | (set() if branches else left_at_base)
         delta = {name for name, c in self.channels.items() if c.is_delta_at(position)}
+        # A branch of new releases snapshots what others have left at its base. Before a channel
+        # was delta nothing did; there it gets a value, for the reason that `calls` tells.
+        not_yet = self._named("delta") - delta
+        committed = written | (left_at_base & not_yet if branches else left_at_base)
         counters = {
             c: (updates + (c in committed), supersteps + 1)
             for c in delta

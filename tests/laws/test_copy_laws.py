@@ -14,10 +14,15 @@ def test_a_copy_equals_its_source_which_stays_as_it_is(opened, history, copy_id)
         laws.a_copy_equals_its_source(view, history, copy_id)
 
 
-@given(history=a_history, copy_id=thread_ids(), start=st.integers(0, 20))
-def test_a_copy_of_a_checkpoint_reads_as_that_checkpoint(opened, history, copy_id, start):
+@given(
+    history=a_history,
+    copy_id=thread_ids(),
+    start=st.integers(0, 20),
+    pruning=st.none() | prunings(),
+)
+def test_a_copy_of_a_checkpoint_reads_as_that_checkpoint(opened, history, copy_id, start, pruning):
     with opened() as view:
-        laws.a_copy_of_a_checkpoint_reads_as_that_checkpoint(view, history, copy_id, start)
+        laws.a_copy_of_a_checkpoint_reads_as_that_checkpoint(view, history, copy_id, start, pruning)
 
 
 @given(history=a_history, copy_id=thread_ids(), pruning=prunings())

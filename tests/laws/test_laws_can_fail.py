@@ -23,7 +23,7 @@ from delta_mixin.testing._bridge import open_saver
 
 # Only whether a fault is found counts, so it is not made small.
 FINDING = {
-    "max_examples": 300,
+    "max_examples": 1000,
     "phases": [Phase.generate],
     "derandomize": True,
     "database": None,
@@ -35,7 +35,7 @@ def fails(law, saver_class=DeltaInMemorySaver, **drawn):
     """Whether a law fails on some history."""
 
     @settings(**FINDING)
-    @given(history=thread_histories(exact=True), **drawn)
+    @given(**{"history": thread_histories(exact=True), **drawn})
     def hold(history, **arguments):
         with open_saver(lambda: opened(saver_class)) as view:
             law(view, history, **arguments)
@@ -90,8 +90,13 @@ def no_evidence_is_taken(monkeypatch):
 
 
 @pytest.fixture
-def counters_of_the_root_alone_count(monkeypatch):
+def the_root_alone_is_asked(monkeypatch):
     monkeypatch.setattr(channels, "_can_be_delta", lambda channel: False)
+
+
+@pytest.fixture
+def parents_are_left_as_they_are(monkeypatch):
+    monkeypatch.setattr(planner, "_detached", lambda sweep, operation: iter(()))
 
 
 @pytest.fixture
@@ -119,7 +124,8 @@ PRUNE_FAULTS = [
     ("walks_stop_before_the_seed", laws.every_root_of_a_prune_reads_as_before),
     ("walks_run_past_the_seed", laws.every_kept_row_is_needed),
     ("no_evidence_is_taken", laws.every_root_of_a_prune_reads_as_before),
-    ("counters_of_the_root_alone_count", laws.every_doomed_row_is_needed_by_none),
+    ("parents_are_left_as_they_are", laws.a_prune_does_what_its_plan_says),
+    ("the_root_alone_is_asked", laws.every_doomed_row_is_needed_by_none),
     ("subgraph_calls_never_end", laws.every_kept_row_is_needed),
     ("pins_are_forgotten", laws.every_root_of_a_prune_reads_as_before),
 ]
@@ -131,7 +137,26 @@ def test_a_fault_of_planning_breaks_a_law_of_pruning(request, fault, law):
     assert fails(law, pruning=prunings())
 
 
+def test_what_other_rows_say_of_a_channel_matters(monkeypatch):
+    monkeypatch.setattr(channels, "_detected", lambda view, declared: frozenset())
+    # A delta channel that became plain again is named by other rows than the newest.
+    histories = thread_histories(old_releases=False, skewed_clocks=False, exact=True)
+    law = laws.every_root_of_a_prune_reads_as_before
+    assert fails(law, history=histories, pruning=prunings())
+
+
+@pytest.fixture
+def rows_above_a_deleted_run_are_passed_over(monkeypatch):
+    monkeypatch.setattr(planner, "_descendants", lambda view, origins: set(origins))
+
+
+@pytest.fixture
+def subgraphs_lose_what_they_remember(monkeypatch):
+    monkeypatch.setattr(planner, "_may_precede", lambda row, lineage: False)
+
+
 RUN_FAULTS = [
+    ("rows_above_a_deleted_run_are_passed_over", laws.a_run_deletion_changes_no_survivor),
     ("nothing_is_kept_for_readers", laws.a_run_deletion_changes_no_survivor),
     ("walks_run_past_the_seed", laws.a_run_deletion_retains_only_what_survivors_need),
 ]
@@ -264,10 +289,25 @@ def test_a_fault_of_the_copy_hook_breaks_a_law(saver_class, law):
     assert fails(law, saver_class)
 
 
+def test_a_fault_of_selecting_breaks_the_law_of_copies(subgraphs_lose_what_they_remember):
+    assert fails(copy_of_the_first)
+
+
 # -- the machine -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("fault", ["nothing_is_kept_for_readers", "walks_run_past_the_seed"])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "nothing_is_kept_for_readers",
+        "walks_run_past_the_seed",
+        "walks_stop_before_the_seed",
+        "pins_are_forgotten",
+        "rows_above_a_deleted_run_are_passed_over",
+        "subgraphs_lose_what_they_remember",
+        "parents_are_left_as_they_are",
+    ],
+)
 def test_the_machine_finds_a_fault_of_planning(request, fault):
     request.getfixturevalue(fault)
     assert machine_fails(DeltaInMemorySaver)
@@ -277,6 +317,7 @@ def test_the_machine_finds_a_fault_of_planning(request, fault):
     "saver_class",
     [
         ForgetsToDetach,
+        KeepsOneDoomedRow,
         DropsSharedBlobs,
         DropsWritesOfKeptRows,
         CopiesOnlyTheNewestRow,

@@ -1,16 +1,36 @@
 """Laws of pruning, on random threads of every shape."""
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from delta_mixin.testing import laws, prunings, thread_histories, thread_ids, write_history
+from delta_mixin.testing import (
+    Channel,
+    Pruning,
+    Step,
+    ThreadHistory,
+    laws,
+    prunings,
+    thread_histories,
+    thread_ids,
+    write_history,
+)
 from delta_mixin.testing._roots import roots_of_prune
 from delta_mixin.testing.oracle import read, read_thread
 
 a_history = thread_histories()
+
+# The seed is a plain value, and nothing but a version tells that the channel is delta now.
+only_a_plain_seed = example(
+    history=ThreadHistory(
+        channels=(Channel("items", plain_rows=1),),
+        steps=(Step((("items",),)), Step(source="update", old=True)),
+    ),
+    pruning=Pruning(),
+)
 an_exact_history = thread_histories(exact=True)
 
 
+@only_a_plain_seed
 @given(history=a_history, pruning=prunings())
 def test_every_root_reads_exactly_as_before(opened, history, pruning):
     with opened() as view:
