@@ -73,6 +73,18 @@ class FindsOneThreadOfARun(DeltaInMemorySaver):
         return []
 
 
+class LooksAtNewestRowsOnly(DeltaInMemorySaver):
+    """Knows the run of each thread's newest checkpoint only."""
+
+    def _list_run_threads(self, run_ids):
+        found = []
+        for thread_id in self.storage:
+            saved = self.get_tuple({"configurable": {"thread_id": thread_id}})
+            if saved is not None and saved.metadata.get("run_id") in run_ids:
+                found.append(thread_id)
+        return found
+
+
 class ProtectsTheNewestRow(DeltaInMemorySaver):
     """Never deletes the newest checkpoint of a namespace, although all runs were named."""
 
@@ -124,6 +136,11 @@ FAULTS = [
         "finds one thread of a run only",
         FindsOneThreadOfARun,
         "test_run_deletion_finds_the_threads_of_a_run",
+    ),
+    (
+        "finds threads by their newest row",
+        LooksAtNewestRowsOnly,
+        "test_run_deletion_finds_a_run_wherever_it_is_in_a_thread",
     ),
     (
         "deletes runs in threads that were not named",

@@ -153,6 +153,20 @@ class PruneTests(ContractBase):
         thread.expect_unchanged(before, after, ids[-1:])
         assert len(after["", ids[-1]].writes) == 2, thread.story()
 
+    def test_prune_keeps_writes_stored_ahead_of_their_checkpoint(self, view: SyncView) -> None:
+        """Fails if writes whose checkpoint is not stored yet count as left-overs.
+
+        A run saves in the background, so a cleanup can come in between.
+        """
+        thread = HandMadeThread(view)
+        last = thread.grow(5, snapshot_at=(3,))[-1]
+        upcoming = "1fffffff-ffff-6000-8000-000000000000"
+        thread.write_early(upcoming, ("log", "early"))
+        _prune(thread)
+        thread.put(parent=last, checkpoint_id=upcoming)
+        writes = [value for _, _, value in thread.saved(upcoming).pending_writes or ()]
+        assert writes == ["early"], f"read {writes}, expected ['early']{thread.story()}"
+
     def test_prune_keeps_the_metadata_of_the_head(self, view: SyncView) -> None:
         """Fails if kept rows are written anew with less metadata."""
         thread = HandMadeThread(view)

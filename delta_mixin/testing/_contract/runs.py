@@ -105,6 +105,20 @@ class RunTests(ContractBase):
         assert [len(each.read()) for each in threads[:2]] == [2, 2], threads[0].story()
         threads[2].expect_unchanged(before, threads[2].read())
 
+    @needs("lists_all_threads")
+    def test_run_deletion_finds_a_run_wherever_it_is_in_a_thread(self, view: SyncView) -> None:
+        """Fails if threads are found by their first or newest row, or by the root namespace."""
+        amid, inside = (HandMadeThread(view, name) for name in ("amid", "inside"))
+        amid.grow(2, run_id="first")
+        amid.grow(2, run_id="doomed")
+        amid.grow(2, run_id="last", snapshot_at=(0,))
+        inside.grow(2, run_id="first", snapshot_at=(0,))
+        inside.grow(2, run_id="doomed", ns="child")
+        view.delete_for_runs(["doomed"])
+        for each, left in ((amid, 4), (inside, 2)):
+            each.did("delete_for_runs(['doomed'])")
+            assert len(each.read()) == left, each.story()
+
     def test_run_deletion_can_be_narrowed_to_threads(self, view: SyncView) -> None:
         """Fails if `thread_ids` is passed over: a copy carries its source's run ids."""
         thread = HandMadeThread(view)
