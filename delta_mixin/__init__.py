@@ -25,6 +25,7 @@ from delta_mixin.model import (
     Reason,
     RowKey,
 )
+from delta_mixin.strict import StrictDeltaHistoryMixin
 
 __all__ = [
     "BlobKey",
@@ -46,6 +47,7 @@ __all__ = [
     "RowKey",
     "RowsUnreadError",
     "SeveredHistoryError",
+    "StrictDeltaHistoryMixin",
     "TargetThreadExistsError",
     "ThreadNotFoundError",
     "UnknownDeltaChannelsError",
