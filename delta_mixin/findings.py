@@ -43,7 +43,10 @@ ADVICE: dict[Kind, str] = {
     "loop": "Find out what stored a checkpoint under its own descendant, and restore its parent.",
     "missing blob": "Restore the blob from a backup; readers pass over it or fail.",
     "unknown channels": "Name the delta channels, as `channels=` or in DELTA_CHANNELS.",
-    "dangling parent": "Nothing to mend; the next `prune` clears the pointer.",
+    "dangling parent": (
+        "If the graph has a delta channel, name it as `channels=` and look again; the next `prune` "
+        "clears the pointer."
+    ),
     "orphaned writes": (
         "Delete them if no run is active on the thread; a run stores writes before their "
         "checkpoint."

@@ -7,7 +7,8 @@ No false alarm counts for more than finding everything. What can be told from ro
 2. A channel is *firmly* delta where it is declared, counted by a row, or snapshot by one. Only
    such channels are held to what counters and versions promise.
 3. A parent that is not stored is damage where a reader passes it: a channel that has a version at
-   the child was written above. A child without versions says nothing, so it counts.
+   the child was written above. A child without versions says nothing, so it counts. Where only
+   the planner's weaker evidence makes the channel delta, it is a warning.
 4. A row without a parent is a start, or was detached. Where a channel has a version but no value at
    it, the channel began before it: a start gets versions only with what it stores.
    One start does: the first `update_state` of langgraph before 1.2.5, which lost its write.
@@ -260,21 +261,19 @@ def _severed(
             f"its parent {view[child].parent_id} is not stored, so {channel!r} cannot be rebuilt "
             f"at {_some(dict.fromkeys(readers_of))}"
         )
-        severity: Severity = "error" if leaves.keys() & set(readers_of) else "warning"
+        certain = channel in others[child] and leaves.keys() & set(readers_of)
+        severity: Severity = "error" if certain else "warning"
         yield _finding(thread_id, view, child, channel, "severed", what, severity)
     needed = {child for child, _ in affected}
     for row in view:
-        if row.checkpoint_id in needed or row.parent_id is None:
+        if row.checkpoint_id in needed or row.parent_id is None or row.parent_id in view:
             continue
-        if row.parent_id not in view:
-            what = f"its parent {row.parent_id} is not stored; no reader is known to need it"
-            unsure = (row.metadata or {}).get("source") != "loop" and any(
-                not c.startswith(("branch:", "__")) for c in open_channels(row)
-            )
-            severity = "warning" if unsure else "note"
-            yield _finding(
-                thread_id, view, row.checkpoint_id, None, "dangling parent", what, severity
-            )
+        # Of a channel that is not known to be delta, its own rows may have gone with the parent.
+        unsure = sorted(c for c in open_channels(row) if not c.startswith(("branch:", "__")))
+        told = f"unless {_some(unsure)} is a delta channel" if unsure else "as far as can be told"
+        what = f"its parent {row.parent_id} is not stored, which no reader needs, {told}"
+        severity = "warning" if unsure else "note"
+        yield _finding(thread_id, view, row.checkpoint_id, None, "dangling parent", what, severity)
 
 
 def _cut_off(

@@ -13,7 +13,7 @@ import pytest
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from delta_mixin import SeveredHistoryError, StrictDeltaHistoryMixin
+from delta_mixin import CheckpointRow, SeveredHistoryError, StrictDeltaHistoryMixin
 from delta_mixin.adapters.memory import DeltaInMemorySaver
 from delta_mixin.adapters.postgres import AsyncDeltaPostgresSaver, DeltaPostgresSaver
 from delta_mixin.adapters.sqlite import AsyncDeltaSqliteSaver, DeltaSqliteSaver
@@ -228,11 +228,12 @@ class Subject:
     def __init__(self, view, store, thread, delta):
         self.view, self.store, self.id, self.delta = view, store, thread, delta
 
-    def verify(self, thread=None):
+    def verify(self, thread=None, channels=()):
         """The report, the same from both sides."""
         thread = thread or self.id
-        report = verify_thread(self.view.saver, thread)
-        assert self.view.run(averify_thread(self.view.saver, thread)) == report
+        report = verify_thread(self.view.saver, thread, channels=channels)
+        again = averify_thread(self.view.saver, thread, channels=channels)
+        assert self.view.run(again) == report
         return report
 
     def keys(self, thread=None):
@@ -251,6 +252,40 @@ class Subject:
             except SeveredHistoryError:
                 found[channel] = severed
         return found
+
+    def heads(self):
+        """Per namespace, the newest checkpoint."""
+        newest = {}
+        for ns, i in self.keys():
+            newest[ns] = max(i, newest.get(ns, ""))
+        return newest
+
+    def row(self, ns, checkpoint_id):
+        return CheckpointRow.from_tuple(
+            self.view.get_tuple(self.view.config(self.id, ns, checkpoint_id))
+        )
+
+    def chain(self, ns, checkpoint_id):
+        """The checkpoint and its ancestors, nearest first."""
+        found = []
+        while checkpoint_id is not None:
+            found.append(self.row(ns, checkpoint_id))
+            checkpoint_id = found[-1].parent_id
+        return found
+
+    def unchecked(self, ns, checkpoint_id):
+        """What the saver without the strict mixin reads, for channels a host of today asks for."""
+        config = self.view.config(self.id, ns, checkpoint_id)
+        checkpoint = self.view.get_tuple(config).checkpoint
+        written = self.delta & checkpoint["channel_versions"].keys()
+        channels = sorted(written - checkpoint["channel_values"].keys())
+        if not channels:
+            return {}
+        host = super(StrictDeltaHistoryMixin, self.view.saver)
+        arguments = {"config": config, "channels": channels}
+        if self.view.base_side == "async":
+            return self.view.run(host.aget_delta_channel_history(**arguments))
+        return host.get_delta_channel_history(**arguments)
 
     def read_all(self, thread=None):
         thread = thread or self.id
@@ -296,6 +331,11 @@ def open_subject(tmp_path, request):
             yield Subject(view, store, thread, delta)
 
     return open_subject
+
+
+@pytest.fixture(params=_corpus.RELEASES)
+def release(request):
+    return request.param
 
 
 KINDS = ("memory", "sqlite", "async_sqlite", "postgres", "async_postgres")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import itertools
 
 import pytest
 from hypothesis import given
@@ -19,55 +19,50 @@ from delta_mixin.verification import verify_thread
 def assert_healthy(subject, thread, before, rootless=()):
     """No finding; each checkpoint reads as before, or is one kept for others' sake and raises."""
     assert subject.verify(thread).findings == ()
+    assert subject.verify(thread, channels=sorted(subject.delta)).findings == ()
     for key, histories in subject.read_all(thread).items():
         for channel, history in histories.items():
             lawful = history == before[key][channel]
             assert lawful or (history == "severed" and key in rootless), (key, channel)
 
 
-def test_threads_as_their_release_left_them(subject):
+PRUNES = ({}, {"keep_last": 3}, {"pinned": "every third"})
+
+
+def copies(subject):
+    """Names for copies of the thread, each made when it is asked for."""
+    for n in itertools.count():
+        target = f"copy {n}"
+        subject.view.copy_thread(subject.id, target)
+        yield target
+
+
+def test_no_alarm_before_and_after_every_operation(subject):
     before = subject.read_all()
     assert "severed" not in [h for of_row in before.values() for h in of_row.values()]
     assert_healthy(subject, subject.id, before)
 
-
-PRUNES = ({}, {"keep_last": 3}, {"pinned": ...}, {"delta": "skip"})
-
-
-@pytest.mark.parametrize("options", PRUNES, ids=repr)
-def test_after_a_prune(subject, options):
-    before = subject.read_all()
-    if "pinned" in options:
-        options = {"pinned": [i for _, i in sorted(subject.keys())[::3]]}
     done = []
-    subject.view.prune([subject.id], on_plan=done.append, **options)
-    rootless = {key for plan in done for key in plan.replay_only}
-    assert_healthy(subject, subject.id, before, rootless)
-
-
-def test_after_deleting_each_run(subject):
-    before = subject.read_all()
-    runs = defaultdict(set)
-    for ns, i in subject.keys():
-        config = subject.view.config(subject.id, ns, i)
-        runs[subject.view.get_tuple(config).metadata.get("run_id")].add((ns, i))
-    for n, run in enumerate(filter(None, runs)):
-        target = f"copy {n}"
-        subject.view.copy_thread(subject.id, target)
+    targets = copies(subject)
+    for options in PRUNES:
+        if "pinned" in options:
+            options = {"pinned": [i for _, i in sorted(before)[::3]]}
+        target = next(targets)
         assert_healthy(subject, target, before)
-        done = []
+        subject.view.prune([target], on_plan=done.append, **options)
+        assert_healthy(subject, target, before, done[-1].replay_only)
+
+    configs = {key: subject.view.config(subject.id, *key) for key in before}
+    found = {subject.view.get_tuple(c).metadata.get("run_id") for c in configs.values()}
+    for run in sorted(found - {None}):
+        target = next(targets)
         subject.view.delete_for_runs([run], thread_ids=[target], on_plan=done.append)
-        rootless = {key for plan in done for key in plan.replay_only}
-        assert_healthy(subject, target, before, rootless)
+        assert_healthy(subject, target, before, done[-1].replay_only)
 
-
-def test_after_copying_at_each_checkpoint(subject):
-    before = subject.read_all()
-    for n, (_, i) in enumerate(k for k in subject.keys() if k[0] == ""):
-        target = f"copy {n}"
-        subject.view.copy_thread(subject.id, target, checkpoint_id=i)
-        assert subject.verify(target).findings == ()
-        assert subject.read(target, "", i) == before["", i]
+    for n, i in enumerate(sorted(i for ns, i in before if ns == "")):
+        subject.view.copy_thread(subject.id, f"at {n}", checkpoint_id=i)
+        assert subject.verify(f"at {n}").findings == ()
+        assert subject.read(f"at {n}", "", i) == before["", i]
 
 
 class PlainStrict(StrictDeltaHistoryMixin, InMemorySaver):
