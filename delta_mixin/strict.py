@@ -121,8 +121,8 @@ def _base_walk(cls: type, name: str) -> Any:
     from langgraph.checkpoint.base import BaseCheckpointSaver
 
     after = cls.__mro__[cls.__mro__.index(StrictDeltaHistoryMixin) + 1 :]
-    owner = next(base for base in after if name in vars(base))
-    return vars(owner)[name] if owner is BaseCheckpointSaver else None
+    reader = next(vars(base)[name] for base in after if name in vars(base))
+    return reader if reader is vars(BaseCheckpointSaver)[name] else None
 
 
 def _read(

@@ -236,7 +236,7 @@ class Subject:
         assert self.view.run(again) == report
         return report
 
-    def keys(self, thread=None):
+    def stored(self, thread=None):
         """Namespace and id of each checkpoint."""
         found = self.view.list(self.view.config(thread or self.id, None))
         return [(t.config["configurable"]["checkpoint_ns"], t.checkpoint["id"]) for t in found]
@@ -256,7 +256,7 @@ class Subject:
     def heads(self):
         """Per namespace, the newest checkpoint."""
         newest = {}
-        for ns, i in self.keys():
+        for ns, i in self.stored():
             newest[ns] = max(i, newest.get(ns, ""))
         return newest
 
@@ -289,7 +289,7 @@ class Subject:
 
     def read_all(self, thread=None):
         thread = thread or self.id
-        return {key: self.read(thread, *key) for key in self.keys(thread)}
+        return {key: self.read(thread, *key) for key in self.stored(thread)}
 
 
 @pytest.fixture
@@ -298,20 +298,20 @@ def open_subject(tmp_path, request):
 
     @contextmanager
     def open_subject(kind, release, thread):
-        file = _corpus.FOLDER / f"langgraph-{release}.sqlite"
+        # A copy, as opening a file can change it.
+        file = tmp_path / "thread.sqlite"
+        file.write_bytes((_corpus.FOLDER / f"langgraph-{release}.sqlite").read_bytes())
         recorded = _corpus.EXPECTED[release]["threads"][thread]["delta"]
         delta = frozenset(c for names in recorded.values() for c in names)
         if kind == "memory":
             make = StrictMemory
         elif "sqlite" in kind:
-            path = tmp_path / "thread.sqlite"
-            path.write_bytes(file.read_bytes())
             cls = StrictAsyncSqlite if "async" in kind else StrictSqlite
 
             def make():
-                return cls.from_conn_string(str(path))
+                return cls.from_conn_string(str(file))
 
-            store = SqliteStore(path)
+            store = SqliteStore(file)
         else:
             dsn = request.getfixturevalue("dsn")
             with PostgresSaver.from_conn_string(dsn) as saver:

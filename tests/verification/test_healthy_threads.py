@@ -76,7 +76,7 @@ def test_a_saver_without_hooks(open_subject, corpus_thread):
             getattr(plain, store).update(getattr(subject.view.saver, store))
         report = verify_thread(plain, subject.id)
         assert report.findings == ()
-        assert report.checkpoints == len(subject.keys())
+        assert report.checkpoints == len(subject.stored())
         assert not report.orphans_checked
         before = subject.read_all()
         with open_saver(lambda: plain) as view:

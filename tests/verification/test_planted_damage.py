@@ -25,15 +25,15 @@ UNTOLD = {
     ("1.2.8", "update_ephemeral"),
     ("1.2.8", "update_twice"),
 } | {(r, thread) for r in RELEASES for thread in ("delta_left_out", "plain_delta_plain")}
-"""Where the newest row counts nothing, and stands alone with no parent, it could be a thread without
-a delta channel: only naming the channel tells."""
+"""Where the newest row counts nothing, and stands alone with no parent, it could be a thread
+without a delta channel: only naming the channel tells."""
 
 
 def naive_prune(subject, *, clear=False):
     """Keep the newest row of each namespace, as savers do that know nothing of delta channels."""
     heads = subject.heads()
     for ns, head in heads.items():
-        doomed = [i for n, i in subject.keys() if n == ns and i != head]
+        doomed = [i for n, i in subject.stored() if n == ns and i != head]
         parent = subject.row(ns, head).parent_id
         subject.store.drop_rows(subject.id, ns, doomed)
         if clear and parent is not None:
@@ -99,8 +99,8 @@ def test_missing_rows_are_found_and_not_read_over(subject, corpus_thread, damage
         told_of = str(caught.value)
         for part in (subject.id, ns, i, channel, "backup"):
             assert part in told_of
-        parents = [subject.row(ns, i).parent_id for n, i in subject.keys() if n == ns]
-        missing = {p for p in parents if p and (ns, p) not in subject.keys()}
+        parents = [subject.row(ns, i).parent_id for n, i in subject.stored() if n == ns]
+        missing = {p for p in parents if p and (ns, p) not in subject.stored()}
         assert not missing or any(p in told_of for p in missing)
 
 
@@ -115,7 +115,7 @@ def test_the_damage_is_no_empty_threat(open_subject, kind):
 def test_dropped_writes_of_any_row_are_found(open_subject, kind, release):
     for thread in ("linear", "fork", "exit_durability", "parallel", "update_after_run", "subgraph"):
         with open_subject(kind, release, thread) as subject:
-            rows = [subject.row(*key) for key in subject.keys()]
+            rows = [subject.row(*key) for key in subject.stored()]
             stored = {
                 (ns, row.checkpoint_id, channel)
                 for row in rows
@@ -141,7 +141,7 @@ def test_dropped_writes_of_any_row_are_found(open_subject, kind, release):
 def test_some_dropped_writes_of_a_run_that_stored_at_its_exit_are_found(subject):
     anchor = next(
         row
-        for row in map(lambda k: subject.row(*k), subject.keys())
+        for row in (subject.row(*key) for key in subject.stored())
         if row.parent_id is not None and "log" in row.write_channels
     )
     subject.store.drop_writes(subject.id, "", anchor.checkpoint_id, "log", keep=2)
@@ -193,7 +193,7 @@ def test_orphans_are_noted(subject):
     assert {f.severity for f in report.findings} == {"note"}
     assert report.healthy
     assert report.orphans_checked
-    assert head.checkpoint_id in [i for _, i in subject.keys()]
+    assert head.checkpoint_id in [i for _, i in subject.stored()]
 
 
 @pytest.mark.parametrize("corpus_thread", [("1.2.24", "linear")], indirect=True)
