@@ -11,7 +11,9 @@ __all__ = [
     "DeltaThreadRefusedError",
     "IsolationLevelError",
     "MissingHookError",
+    "NothingToRecoverError",
     "ReadOnlyDatabaseError",
+    "RecoveryFailedError",
     "RowsUnreadError",
     "SeveredHistoryError",
     "TargetThreadExistsError",
@@ -145,6 +147,14 @@ class TargetThreadExistsError(DeltaMixinError, ValueError):
             f"target thread {thread_id!r} already holds rows; "
             "choose an unused thread id, or delete that thread first"
         )
+
+
+class NothingToRecoverError(DeltaMixinError):
+    """Nothing of the checkpoint is known to be lost, so a recovery has nothing to do."""
+
+
+class RecoveryFailedError(DeltaMixinError):
+    """The saver did not store a recovered value as it was given."""
 
 
 class MissingHookError(DeltaMixinError, NotImplementedError):

@@ -8,6 +8,7 @@ checkpoint. What the judgement rests on is told in `delta_mixin.inspection`.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -83,6 +84,14 @@ class OutsideHooks(CleanupHooks):
         """The saver's `alist`."""
         return self.outside.alist(config, **options)  # type: ignore[no-any-return]
 
+    def put(self, *args: Any) -> Any:
+        """The saver's `put`."""
+        return self.outside.put(*args)
+
+    async def aput(self, *args: Any) -> Any:
+        """The saver's `aput`."""
+        return await self.outside.aput(*args)
+
     def get_tuple(self, config: Any) -> Any:
         """The saver's `get_tuple`."""
         return self.outside.get_tuple(config)
@@ -104,7 +113,33 @@ def _prepared(saver: Any, thread_id: Any, channels: Any) -> tuple[Any, Steps[Thr
     return asked, verify(asked, thread, declared)
 
 
+@dataclass(frozen=True)
+class Look:
+    """All that a verification has seen of a thread.
+
+    Attributes:
+        thread_id: The thread.
+        views: Its namespaces, every row read.
+        findings: What is wrong.
+        missing_blobs: Values that checkpoints reference and that are not stored.
+        orphans_checked: Whether the saver could tell of orphans.
+    """
+
+    thread_id: str
+    views: Mapping[str, NamespaceView]
+    findings: tuple[Finding, ...]
+    missing_blobs: tuple[tuple[RowKey, BlobKey], ...]
+    orphans_checked: bool
+
+
 def verify(saver: Any, thread_id: str, declared: frozenset[str]) -> Steps[ThreadReport]:
+    """Look at the thread and report."""
+    seen = yield from look(saver, thread_id, declared)
+    rows = sum(map(len, seen.views.values()))
+    return ThreadReport(thread_id, rows, tuple(seen.views), seen.findings, seen.orphans_checked)
+
+
+def look(saver: Any, thread_id: str, declared: frozenset[str]) -> Steps[Look]:
     """Read the thread in one scope and judge it."""
 
     def body() -> Steps[tuple[Mapping[str, NamespaceView], dict[str, Inspection], Any]]:
@@ -126,16 +161,9 @@ def verify(saver: Any, thread_id: str, declared: frozenset[str]) -> Steps[Thread
     promises = [p for found in inspected.values() for p in found.promises]
     # Outside the scope, in which public methods of a saver may wait for its own lock.
     findings += yield from _kept_short(saver, thread_id, promises)
-    if orphans is not None:
-        known = _certain(orphans, views, inspected)
-        findings += orphan_findings(thread_id, known, views)
-    return ThreadReport(
-        thread_id,
-        sum(map(len, views.values())),
-        tuple(views),
-        ordered(findings),
-        orphans is not None,
-    )
+    known = Orphans() if orphans is None else _certain(orphans, views, inspected)
+    findings += orphan_findings(thread_id, known, views)
+    return Look(thread_id, views, ordered(findings), known.missing_blobs, orphans is not None)
 
 
 def _kept_short(saver: Any, thread_id: str, promises: Sequence[Promise]) -> Steps[list[Finding]]:

@@ -299,7 +299,7 @@ def open_subject(tmp_path, request):
     @contextmanager
     def open_subject(kind, release, thread):
         # A copy, as opening a file can change it.
-        file = tmp_path / "thread.sqlite"
+        file = tmp_path / f"{len(list(tmp_path.iterdir()))}.sqlite"
         file.write_bytes((_corpus.FOLDER / f"langgraph-{release}.sqlite").read_bytes())
         recorded = _corpus.EXPECTED[release]["threads"][thread]["delta"]
         delta = frozenset(c for names in recorded.values() for c in names)
