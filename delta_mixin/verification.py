@@ -194,8 +194,9 @@ def _certain(
             return False
         if blob.channel not in (row.populated or ()):
             return True
-        parent = view.get(row.parent_id)
-        counted = parent is None or blob.channel in counters(parent.metadata)
+        # A plain `True` would be of a time before the channel became a delta channel.
+        older = (r for r in view if r.checkpoint_id < row.checkpoint_id)
+        counted = row.parent_id is None or any(blob.channel in counters(r.metadata) for r in older)
         return blob.channel in inspected[key.checkpoint_ns].firm and counted
 
     missing = tuple((key, blob) for key, blob in orphans.missing_blobs if certain(key, blob))
