@@ -141,12 +141,13 @@ def test_dropped_writes_are_told(subject):
 @pytest.mark.parametrize("corpus_thread", [("1.2.24", "mixed_durability")], indirect=True)
 def test_a_lost_snapshot_is_walked_past(subject):
     chain = subject.chain("", head_of(subject))
-    seed = next(row for row in chain if "log" in row.snapshots)
-    assert seed is not chain[0]
+    assert "log" not in chain[0].populated
+    # The row after a snapshot shares its blob; which of them is named is the store's business.
+    seeds = [row.checkpoint_id for row in chain if "log" in row.snapshots][:2]
     value = [item for row in reversed(chain[1:]) for item in writes_at(subject, row.checkpoint_id)]
     subject.store.drop_snapshots(subject.id)
     (found,) = recover(subject.view.saver, subject.id, CHANNELS).channels
-    assert any(seed.checkpoint_id in sentence for sentence in found.lost)
+    assert any(seed in sentence for seed in seeds for sentence in found.lost)
     # Exit durability snapshots without storing the writes: what the older ones add up to.
     assert found.value == value
 
