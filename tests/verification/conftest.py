@@ -228,6 +228,11 @@ class Subject:
     def __init__(self, view, store, thread, delta):
         self.view, self.store, self.id, self.delta = view, store, thread, delta
 
+    def copied(self, name):
+        """A copy of the thread, as a subject of its own."""
+        self.view.copy_thread(self.id, name)
+        return Subject(self.view, self.store, name, self.delta)
+
     def verify(self, thread=None, channels=()):
         """The report, the same from both sides."""
         thread = thread or self.id

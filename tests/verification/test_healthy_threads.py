@@ -37,7 +37,7 @@ def copies(subject):
         yield target
 
 
-def test_no_alarm_before_and_after_every_operation(subject):
+def test_no_alarm_before_and_after_every_operation(subject, kind):
     before = subject.read_all()
     assert "severed" not in [h for of_row in before.values() for h in of_row.values()]
     assert_healthy(subject, subject.id, before)
@@ -59,7 +59,9 @@ def test_no_alarm_before_and_after_every_operation(subject):
         subject.view.delete_for_runs([run], thread_ids=[target], on_plan=done.append)
         assert_healthy(subject, target, before, done[-1].replay_only)
 
-    for n, i in enumerate(sorted(i for ns, i in before if ns == "")):
+    ids = sorted(i for ns, i in before if ns == "")
+    # A server takes longer, and has the same rows to choose from.
+    for n, i in enumerate(ids[::4] if "postgres" in kind else ids):
         subject.view.copy_thread(subject.id, f"at {n}", checkpoint_id=i)
         assert subject.verify(f"at {n}").findings == ()
         assert subject.read(f"at {n}", "", i) == before["", i]
