@@ -221,3 +221,18 @@ def test_damage_that_only_older_checkpoints_show_is_a_warning(subject):
     assert (found.kind, found.severity) == ("severed", "warning")
     assert found.checkpoint_id == chain[seed + 2].checkpoint_id
     assert str(chain[seed + 3].checkpoint_id) in found.what
+
+
+@pytest.mark.parametrize("corpus_thread", [("1.2.24", "linear")], indirect=True)
+def test_a_stored_true_is_no_lost_snapshot(subject):
+    head = subject.row("", subject.heads()[""])
+    saved = subject.view.get_tuple(subject.view.config(subject.id, "", head.checkpoint_id))
+    checkpoint = {
+        **saved.checkpoint,
+        "id": "1f9fffff-0000-6000-8000-000000000000",
+        "channel_values": {**saved.checkpoint["channel_values"], "flag": True},
+        "channel_versions": {**saved.checkpoint["channel_versions"], "flag": "1"},
+    }
+    subject.view.put(saved.config, checkpoint, {"source": "loop", "step": 36}, {"flag": "1"})
+    assert subject.row("", checkpoint["id"]).populated >= {"flag"}
+    assert subject.verify().findings == ()
