@@ -84,6 +84,8 @@ def test_the_first_update_of_old_releases_is_no_damage(findings, row):
 def test_rows_that_the_host_did_not_write_prove_nothing(findings, row):
     base = row("000", source="squash", versions=("m",), step=4)
     assert findings([base, counted(row, 1, 5, 5)]) == set()
+    silent = row("000", source="squash", versions=("n",), populated=("n",), step=4)
+    assert findings([silent, counted(row, 1, 5, 5)]) == set()
 
 
 @pytest.mark.parametrize(
@@ -151,3 +153,12 @@ def test_where_a_walk_ended_tells_what_began_above(row, why):
     parent = None if why == "start" else "003"
     end = HistoryEnd(row("004", parent, versions=("m", "n"), populated=("n",), step=4), why)
     assert lost_channels(end, ["m", "n", "never"]) == ["m"]
+
+
+def test_a_row_without_versions_is_a_start_but_no_excuse_for_a_missing_parent(row):
+    stub = row("000", versions=(), step=-2, source=None)
+    assert lost_channels(HistoryEnd(stub, "start"), ["m"]) == []
+    assert lost_channels(HistoryEnd(row("000", "0", versions=()), "missing"), ["m"]) == ["m"]
+    foreign = row("000", source="squash")
+    assert lost_channels(HistoryEnd(foreign, "start"), ["m"]) == []
+    assert lost_channels(HistoryEnd(row("000", "0", source="squash"), "missing"), ["m"]) == ["m"]

@@ -6,10 +6,12 @@ import itertools
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 from langgraph.checkpoint.memory import InMemorySaver
 
-from delta_mixin import StrictDeltaHistoryMixin
+from delta_mixin import SeveredHistoryError, StrictDeltaHistoryMixin
 from delta_mixin.adapters.memory import DeltaInMemorySaver
+from delta_mixin.adapters.sqlite import DeltaSqliteSaver
 from delta_mixin.testing import prunings, thread_histories, write_history
 from delta_mixin.testing._bridge import open_saver
 from delta_mixin.testing.strategies import run_selections
@@ -86,19 +88,89 @@ def test_a_saver_without_hooks(open_subject, corpus_thread):
             assert subject.read_all() == before
 
 
-@pytest.mark.parametrize("maker", [DeltaInMemorySaver])
+class StrictMemory(StrictDeltaHistoryMixin, DeltaInMemorySaver):
+    pass
+
+
+class StrictSqlite(StrictDeltaHistoryMixin, DeltaSqliteSaver):
+    pass
+
+
+def read_strictly(view, thread, history):
+    """The histories that a host asks for, or "severed", by checkpoint and channel."""
+    found = {}
+    for saved in view.list(view.config(thread, None)):
+        checkpoint = saved.checkpoint
+        key = (saved.config["configurable"]["checkpoint_ns"], checkpoint["id"])
+        config = view.config(thread, *key)
+        for channel in history.delta_channels:
+            values, versions = checkpoint["channel_values"], checkpoint["channel_versions"]
+            if channel in versions and channel not in values:
+                try:
+                    read = view.get_delta_channel_history(config=config, channels=[channel])
+                except SeveredHistoryError:
+                    read = "severed"
+                found[(*key, channel)] = read
+    return found
+
+
+@pytest.mark.parametrize(
+    "maker", [StrictMemory, lambda: StrictSqlite.from_conn_string(":memory:")], ids=repr
+)
 @given(history=thread_histories(max_steps=24), pruning=prunings(), runs=run_selections())
 def test_random_threads(maker, history, pruning, runs):
     with open_saver(maker) as view:
         write_history(view, history, "t")
+        before = read_strictly(view, "t", history)
         keys = {
             (s.config["configurable"]["checkpoint_ns"], s.checkpoint["id"])
             for s in view.list(view.config("t", None))
         }
-        assert [*map(str, verify_thread(view.saver, "t").findings)] == []
+        assert "severed" not in before.values()
+        assert_sound(view, "t", history, before)
         if keys:
             view.copy_thread("t", "copy")
-            view.delete_for_runs(runs, thread_ids=["copy"])
-            assert [*map(str, verify_thread(view.saver, "copy").findings)] == []
+            done = []
+            view.delete_for_runs(runs, thread_ids=["copy"], on_plan=done.append)
+            rootless = {key for plan in done for key in plan.replay_only}
+            assert_sound(view, "copy", history, before, rootless)
+        (plan,) = view.plan_prune(["t"], **pruning.options(keys)) or [None]
         pruning.clean(view, "t", keys)
-        assert [*map(str, verify_thread(view.saver, "t").findings)] == []
+        assert_sound(view, "t", history, before, plan.replay_only if plan else ())
+
+
+def assert_sound(view, thread, history, before, rootless=()):
+    """No finding, and each read is as before or raises where it may."""
+    for declared in ((), history.delta_channels):
+        report = verify_thread(view.saver, thread, channels=declared)
+        assert [*map(str, report.findings)] == []
+    for (ns, i, channel), read in read_strictly(view, thread, history).items():
+        lawful = read == before[ns, i, channel]
+        assert lawful or (read == "severed" and (ns, i) in rootless), (ns, i, channel)
+
+
+@given(history=thread_histories(max_steps=24, old_releases=False), keep=st.integers(1, 3))
+def test_random_threads_pruned_naively(history, keep):
+    """What a naive prune changes at the newest checkpoint is found, and does not read."""
+    with open_saver(StrictMemory) as view:
+        write_history(view, history, "t")
+        before = read_strictly(view, "t", history)
+        heads = {}
+        for ns, rows in view.saver.storage["t"].items():
+            heads[ns] = max(rows)
+            for i in sorted(rows)[:-keep]:
+                del rows[i]
+                view.saver.writes.pop(("t", ns, i), None)
+        plain = open_saver(DeltaInMemorySaver)
+        with plain as host:
+            for store in ("storage", "writes", "blobs"):
+                getattr(host.saver, store).update(getattr(view.saver, store))
+            now = read_strictly(host, "t", history)
+        after = read_strictly(view, "t", history)
+        report = verify_thread(view.saver, "t", channels=history.delta_channels)
+        for (ns, i, channel), read in now.items():
+            if read != before[ns, i, channel]:
+                assert after[ns, i, channel] == "severed"
+                if i == heads[ns]:
+                    told = {(f.checkpoint_ns, f.channel) for f in report.findings}
+                    assert (ns, channel) in told

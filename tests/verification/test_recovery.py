@@ -10,10 +10,16 @@ import pytest
 from langgraph.channels.binop import BinaryOperatorAggregate
 from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.graph import START, StateGraph
 from typing_extensions import TypedDict
 
-from delta_mixin import NothingToRecoverError, SeveredHistoryError, ThreadNotFoundError
+from delta_mixin import (
+    NothingToRecoverError,
+    RecoveryFailedError,
+    SeveredHistoryError,
+    ThreadNotFoundError,
+)
 from delta_mixin.adapters.memory import DeltaInMemorySaver
 from delta_mixin.recovery import arecover, recover
 
@@ -172,6 +178,79 @@ def test_what_cannot_be_used_is_refused():
         recover(saver, "t", {})
     with pytest.raises(ValueError, match="thread_id must not be empty"):
         recover(saver, "", CHANNELS)
+
+
+TWO = {**CHANNELS, "notes": DeltaChannel(extend, list)}
+
+
+def two_channels(saver):
+    """A thread whose head holds one channel and has lost the other."""
+    config = {"configurable": {"thread_id": "two", "checkpoint_ns": ""}}
+    checkpoint = {
+        "v": 4,
+        "id": "1f000000-0000-6000-8000-000000000001",
+        "ts": "",
+        "channel_values": {"notes": _DeltaSnapshot(["kept"])},
+        "channel_versions": {"log": "1", "notes": "2"},
+        "versions_seen": {"reader": {"log": "1", "notes": "1"}},
+        "updated_channels": None,
+    }
+    metadata = {
+        "source": "loop",
+        "step": 7,
+        "parents": {},
+        "counters_since_delta_snapshot": {"log": [3, 4], "other": [1, 1]},
+    }
+    stored = saver.put(config, checkpoint, metadata, checkpoint["channel_versions"])
+    saver.put_writes(stored, [("notes", ["pending"]), ("log", ["pending"])], "task")
+    return stored
+
+
+def test_every_delta_channel_goes_into_the_branch_and_no_pending_write():
+    saver = DeltaInMemorySaver()
+    head = two_channels(saver)
+    recovery = recover(saver, "two", TWO, apply=True)
+    assert [(c.channel, c.value, bool(c.lost)) for c in recovery.channels] == [
+        ("log", [], True),
+        ("notes", ["kept"], False),
+    ]
+    assert recovery.channels[1].seed_id == head["configurable"]["checkpoint_id"]
+    fork = saver.get_tuple({"configurable": {"thread_id": "two", "checkpoint_ns": ""}})
+    assert fork.checkpoint["id"] == recovery.fork_id
+    assert fork.checkpoint["channel_values"]["notes"].value == ["kept"]
+    assert not fork.pending_writes
+    assert fork.metadata["counters_since_delta_snapshot"] == {"other": [1, 1]}
+    # The reader had seen `log` as it was, so the snapshot is no news; `notes` still is.
+    versions = fork.checkpoint["channel_versions"]
+    assert versions["log"] not in ("1", "2")
+    assert fork.checkpoint["versions_seen"] == {"reader": {"log": versions["log"], "notes": "1"}}
+
+
+def test_a_saver_that_loses_what_a_snapshot_is_gets_told():
+    class Plain(DeltaInMemorySaver):
+        def put(self, config, checkpoint, metadata, new_versions):
+            values = checkpoint["channel_values"]
+            plain = {c: getattr(v, "value", v) for c, v in values.items()}
+            return super().put(
+                config, {**checkpoint, "channel_values": plain}, metadata, new_versions
+            )
+
+    saver = Plain()
+    two_channels(saver)
+    with pytest.raises(RecoveryFailedError, match="not what was stored"):
+        recover(saver, "two", TWO, apply=True)
+
+
+def test_a_clock_that_is_behind_stores_nothing():
+    saver = DeltaInMemorySaver()
+    head = two_channels(saver)
+    later = {**saver.get_tuple(head).checkpoint, "id": "1fffffff-0000-6000-8000-000000000001"}
+    saver.put(head, later, saver.get_tuple(head).metadata, {})
+    saver.storage["two"][""].pop(head["configurable"]["checkpoint_id"])
+    stored = dict(saver.storage["two"][""])
+    with pytest.raises(RecoveryFailedError, match="clock"):
+        recover(saver, "two", TWO, apply=True)
+    assert saver.storage["two"][""] == stored
 
 
 class State(TypedDict):
