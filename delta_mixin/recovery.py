@@ -191,8 +191,11 @@ def _rebuild(
     lost: list[str] = []
     if head in gone:
         lost.append(f"the value stored at checkpoint {head} itself")
+    # There is a channel, so langgraph is there. Its older releases take None for a value.
+    from langgraph._internal._typing import MISSING
+
     writes: list[Any] = []
-    seed = None
+    seed: Any = MISSING
     for checkpoint_id in walk:
         config = saver._checkpoint_config(seen.thread_id, _ns(view), checkpoint_id)
         saved = yield Call("get_tuple", (config,))

@@ -119,8 +119,10 @@ def test_a_severed_read_raises_on_both_sides(savers):
 
 @pytest.mark.parametrize("corpus_thread", [("1.2.24", "fork")], indirect=True)
 def test_the_newest_checkpoint_is_read_without_its_id(savers):
-    subject, _, strict = savers
+    subject, plain, strict = savers
     config = subject.view.config(subject.id, "", None)
+    if not plain.get_delta_channel_history(config=config, channels=["log"])["log"]["writes"]:
+        pytest.skip("the in-memory saver of this release reads nothing without an id")
     assert strict.get_delta_channel_history(config=config, channels=["log"])["log"]["writes"]
     parent = subject.row("", subject.heads()[""]).parent_id
     del strict.storage[subject.id][""][parent]
