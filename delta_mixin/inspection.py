@@ -125,6 +125,8 @@ def began_before(row: CheckpointRow, channel: str) -> bool:
         and isinstance(step, int)
         and step <= 0
         and not counters(metadata)
+        # What a first superstep writes gets one version; another one's row has older ones as well.
+        and len(set((row.channel_versions or {}).values())) == 1
     )
     return is_of_host(row) and not lost_by_the_host
 

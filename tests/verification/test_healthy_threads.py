@@ -5,14 +5,22 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from langgraph.checkpoint.memory import InMemorySaver
 
 from delta_mixin import SeveredHistoryError, StrictDeltaHistoryMixin
 from delta_mixin.adapters.memory import DeltaInMemorySaver
 from delta_mixin.adapters.sqlite import DeltaSqliteSaver
-from delta_mixin.testing import prunings, thread_histories, write_history
+from delta_mixin.testing import (
+    Channel,
+    Pruning,
+    Step,
+    ThreadHistory,
+    prunings,
+    thread_histories,
+    write_history,
+)
 from delta_mixin.testing._bridge import open_saver
 from delta_mixin.testing.strategies import run_selections
 from delta_mixin.verification import verify_thread
@@ -116,6 +124,19 @@ def read_strictly(view, thread, history):
 
 @pytest.mark.parametrize(
     "maker", [StrictMemory, lambda: StrictSqlite.from_conn_string(":memory:")], ids=repr
+)
+@example(
+    # A row of an old release that a prune detached, at the step of a thread's first update.
+    history=ThreadHistory(
+        (Channel("items", snapshot_every=1, plain_rows=2), Channel("log", snapshot_every=1)),
+        (
+            Step((("items", "log"),), source="update"),
+            Step(source="update", old=True),
+            Step((("log",),), source="update"),
+        ),
+    ),
+    pruning=Pruning(),
+    runs=["run 0"],
 )
 @given(history=thread_histories(max_steps=24), pruning=prunings(), runs=run_selections())
 def test_random_threads(maker, history, pruning, runs):
