@@ -119,7 +119,7 @@ class RowsUnreadError(DeltaMixinError, RuntimeError):
 
 
 class ThreadNotFoundError(DeltaMixinError, LookupError):
-    """The source thread of a copy holds no checkpoint."""
+    """A thread that is to be copied or recovered holds no checkpoint."""
 
     def __init__(self, thread_id: str) -> None:
         self.thread_id = thread_id

@@ -105,8 +105,8 @@ def recover(
         What was rebuilt and what is known to be lost; with `apply` also the new checkpoint's id.
 
     Raises:
-        TypeError, ValueError: For unusable arguments, before anything is read.
-        ThreadNotFoundError: If the namespace holds no checkpoint.
+        TypeError, ValueError: For unusable arguments, and for a namespace that the thread lacks.
+        ThreadNotFoundError: If the thread holds no checkpoint.
         NothingToRecoverError: If nothing of the newest checkpoint is known to be lost.
         RecoveryFailedError: If the saver does not give back what was stored.
     """
@@ -157,8 +157,11 @@ def _recover(
     saver: Any, thread_id: str, ns: str, channels: Mapping[str, Any], apply: bool
 ) -> Steps[Recovery]:
     seen = yield from look(saver, thread_id, frozenset(channels))
+    if not seen.views:
+        raise ThreadNotFoundError(thread_id)
     if ns not in seen.views:
-        raise ThreadNotFoundError(f"{thread_id!r}, namespace {ns!r}")
+        known = ", ".join(map(repr, seen.views))
+        raise ValueError(f"thread {thread_id!r} has no namespace {ns!r}; it has {known}")
     view = seen.views[ns]
     saved = yield Call("get_tuple", (saver._checkpoint_config(thread_id, ns, None),))
     head = saved.checkpoint["id"]
@@ -185,7 +188,9 @@ def _rebuild(
     short = {
         f.checkpoint_id: f
         for f in seen.findings
-        if f.kind == "dropped writes" and f.channel == name and f.checkpoint_ns == _ns(view)
+        if f.kind == "dropped writes"
+        and f.channel == name
+        and f.checkpoint_ns == view.checkpoint_ns
     }
     walk = _Walk(view, head, name, gone)
     lost: list[str] = []
@@ -197,7 +202,7 @@ def _rebuild(
     writes: list[Any] = []
     seed: Any = MISSING
     for checkpoint_id in walk:
-        config = saver._checkpoint_config(seen.thread_id, _ns(view), checkpoint_id)
+        config = saver._checkpoint_config(seen.thread_id, view.checkpoint_ns, checkpoint_id)
         saved = yield Call("get_tuple", (config,))
         if checkpoint_id == walk.seed_id:
             seed = saved.checkpoint["channel_values"][name]
@@ -300,9 +305,9 @@ def _store(saver: Any, view: NamespaceView, saved: Any, recovery: Recovery) -> S
         )
     checkpoint = dict(saved.checkpoint)
     versions = dict(checkpoint["channel_versions"])
-    newest = _max_version(versions)
+    newest = max(versions.values(), default=None)
     values = {c.channel: _DeltaSnapshot(c.value) for c in recovery.channels}
-    bumped = {name: saver_version(saver)(newest, None) for name in values}
+    bumped = {name: saver.get_next_version(newest, None) for name in values}
     checkpoint |= {
         "id": fork_id,
         "channel_values": {**checkpoint["channel_values"], **values},
@@ -319,9 +324,9 @@ def _store(saver: Any, view: NamespaceView, saved: Any, recovery: Recovery) -> S
     left = {c: v for c, v in counters(head.metadata).items() if c not in values}
     if left:
         metadata[COUNTERS] = left
-    config = saver._checkpoint_config(recovery.thread_id, _ns(view), head.checkpoint_id)
+    config = saver._checkpoint_config(recovery.thread_id, view.checkpoint_ns, head.checkpoint_id)
     yield Call("put", (config, checkpoint, metadata, bumped))
-    config = saver._checkpoint_config(recovery.thread_id, _ns(view), fork_id)
+    config = saver._checkpoint_config(recovery.thread_id, view.checkpoint_ns, fork_id)
     stored = yield Call("get_tuple", (config,))
     back = {} if stored is None else stored.checkpoint["channel_values"]
     for name, snapshot in values.items():
@@ -333,21 +338,8 @@ def _store(saver: Any, view: NamespaceView, saved: Any, recovery: Recovery) -> S
     return replace(recovery, fork_id=fork_id)
 
 
-def saver_version(saver: Any) -> Any:
-    """How the saver makes versions."""
-    return getattr(saver, "outside", saver).get_next_version
-
-
-def _max_version(versions: Mapping[str, Any]) -> Any:
-    return max(versions.values(), default=None)
-
-
 def _told_of(finding: Finding | None) -> list[str]:
     return [] if finding is None else [f"at checkpoint {finding.checkpoint_id}, {finding.what}"]
-
-
-def _ns(view: NamespaceView) -> str:
-    return view.checkpoint_ns
 
 
 def _step(row: CheckpointRow) -> int:

@@ -84,6 +84,10 @@ class OutsideHooks(CleanupHooks):
         """The saver's `alist`."""
         return self.outside.alist(config, **options)  # type: ignore[no-any-return]
 
+    def get_next_version(self, current: Any, channel: None) -> Any:
+        """The saver's `get_next_version`."""
+        return self.outside.get_next_version(current, channel)
+
     def put(self, *args: Any) -> Any:
         """The saver's `put`."""
         return self.outside.put(*args)

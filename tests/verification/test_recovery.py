@@ -168,6 +168,9 @@ def test_healthy_threads_are_refused(subject):
 
 def test_what_cannot_be_used_is_refused():
     saver = DeltaInMemorySaver()
+    two_channels(saver)
+    with pytest.raises(ValueError, match="has no namespace 'sub'; it has ''"):
+        recover(saver, "two", TWO, checkpoint_ns="sub")
     with pytest.raises(ThreadNotFoundError, match="no such thread"):
         recover(saver, "no such thread", CHANNELS)
     with pytest.raises(TypeError, match="'n' is no DeltaChannel"):
