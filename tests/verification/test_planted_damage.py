@@ -238,3 +238,24 @@ def test_a_stored_true_is_no_lost_snapshot(subject):
     subject.view.put(saved.config, checkpoint, {"source": "loop", "step": 36}, {"flag": "1"})
     assert subject.row("", checkpoint["id"]).populated >= {"flag"}
     assert subject.verify().findings == ()
+
+
+@pytest.mark.parametrize("kind", ["memory"], indirect=True)
+@pytest.mark.parametrize("corpus_thread", [("1.2.24", "linear")], indirect=True)
+def test_a_value_that_was_deleted_with_another_row_is_found(subject):
+    # As a saver does that deletes a row's blobs without a look at who else refers to them.
+    rows = [subject.row(*key) for key in sorted(subject.stored())]
+    pairs = zip(rows, rows[1:], strict=False)
+    older, newer = next(
+        (a, b)
+        for a, b in pairs
+        if a.channel_versions.get("n") == b.channel_versions.get("n") is not None
+    )
+    version = newer.channel_versions["n"]
+    subject.store.drop_rows(subject.id, "", [older.checkpoint_id])
+    assert [f.kind for f in subject.verify().findings if f.channel == "n"] == []
+    del subject.store.saver.blobs[subject.id, "", "n", version]
+    (found,) = [f for f in subject.verify().findings if f.channel == "n"]
+    assert (found.kind, found.severity) == ("missing blob", "error")
+    assert found.checkpoint_id == newer.checkpoint_id
+    assert version in found.what
