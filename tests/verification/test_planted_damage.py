@@ -7,6 +7,8 @@ missing. What changes nothing must not be told as an error.
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from delta_mixin import SeveredHistoryError
@@ -245,7 +247,7 @@ def test_a_stored_true_is_no_lost_snapshot(subject):
 def test_a_value_that_was_deleted_with_another_row_is_found(subject):
     # As a saver does that deletes a row's blobs without a look at who else refers to them.
     rows = [subject.row(*key) for key in sorted(subject.stored())]
-    pairs = zip(rows, rows[1:], strict=False)
+    pairs = itertools.pairwise(rows)
     older, newer = next(
         (a, b)
         for a, b in pairs
