@@ -7,7 +7,9 @@ from delta_mixin.errors import (
     DeltaThreadRefusedError,
     IsolationLevelError,
     MissingHookError,
+    NothingToRecoverError,
     ReadOnlyDatabaseError,
+    RecoveryFailedError,
     RowsUnreadError,
     SeveredHistoryError,
     TargetThreadExistsError,
@@ -25,6 +27,7 @@ from delta_mixin.model import (
     Reason,
     RowKey,
 )
+from delta_mixin.strict import StrictDeltaHistoryMixin
 
 __all__ = [
     "BlobKey",
@@ -39,13 +42,16 @@ __all__ = [
     "DeltaThreadRefusedError",
     "IsolationLevelError",
     "MissingHookError",
+    "NothingToRecoverError",
     "Part",
     "ReadOnlyDatabaseError",
     "Reads",
     "Reason",
+    "RecoveryFailedError",
     "RowKey",
     "RowsUnreadError",
     "SeveredHistoryError",
+    "StrictDeltaHistoryMixin",
     "TargetThreadExistsError",
     "ThreadNotFoundError",
     "UnknownDeltaChannelsError",

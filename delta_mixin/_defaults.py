@@ -8,6 +8,7 @@ from typing import Any
 
 from delta_mixin._drive import Call, Steps
 from delta_mixin.errors import MissingHookError
+from delta_mixin.findings import HistoryEnd
 from delta_mixin.model import CheckpointRow, Reads
 
 
@@ -61,6 +62,38 @@ def count_checkpoint_rows() -> Steps[dict[str, int]]:
     """No count of any thread."""
     yield from ()
     return {}
+
+
+def list_orphans() -> Steps[None]:
+    """Nothing is known of what the store holds besides checkpoints."""
+    yield from ()
+
+
+def read_history_end(
+    saver: Any, thread_id: Any, checkpoint_ns: str, checkpoint_id: str | None
+) -> Steps[HistoryEnd | None]:
+    """The end of a chain in one listing; what that leaves out is looked up before it is missed."""
+    listed: dict[str | None, CheckpointRow] = {}
+    config = saver._checkpoint_config(thread_id, checkpoint_ns, None)
+    for saved in (yield Call("list", (config,))):
+        row = CheckpointRow.from_tuple(saved)
+        if row.thread_id == str(thread_id) and row.checkpoint_ns == checkpoint_ns:
+            listed.setdefault(row.checkpoint_id, row)
+    passed: dict[str, CheckpointRow] = {}
+    wanted = checkpoint_id
+    while wanted not in passed:
+        found = listed.get(wanted)
+        if found is None:
+            config = saver._checkpoint_config(thread_id, checkpoint_ns, wanted)
+            saved = yield Call("get_tuple", (config,))
+            if saved is None or wanted not in (None, saved.checkpoint["id"]):
+                return HistoryEnd([*passed.values()][-1], "missing") if passed else None
+            found = CheckpointRow.from_tuple(saved)
+        passed[found.checkpoint_id] = found
+        wanted = found.parent_id
+        if wanted is None:
+            return HistoryEnd(found, "start")
+    return HistoryEnd([*passed.values()][-1], "loop")
 
 
 def list_run_threads(saver: Any, run_ids: Sequence[str]) -> Steps[list[str]]:

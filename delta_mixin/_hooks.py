@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from delta_mixin import _defaults
 from delta_mixin._drive import Steps, adrive, drive, twin
 from delta_mixin.errors import MissingHookError
+from delta_mixin.findings import HistoryEnd, Orphans
 from delta_mixin.model import CheckpointRow, CleanupPlan, Reads, T
 
 if TYPE_CHECKING:
@@ -219,6 +220,40 @@ class CleanupHooks(_Saver):
         if (steps := self._sync_hook("_count_checkpoint_rows", thread_ids)) is not None:
             return await steps  # type: ignore[no-any-return]
         return await adrive(self, _defaults.count_checkpoint_rows())
+
+    def _list_orphans(self, thread_id: str) -> Orphans | None:
+        """What is stored of a thread without belonging to a checkpoint, for `verify_thread`.
+
+        Called in `_read_scope`. The default knows nothing of the store and says so: `None`.
+        """
+        return self._default("_list_orphans", _defaults.list_orphans())
+
+    async def _alist_orphans(self, thread_id: str) -> Orphans | None:
+        """Async twin of `_list_orphans`."""
+        if (steps := self._sync_hook("_list_orphans", thread_id)) is not None:
+            return await steps  # type: ignore[no-any-return]
+        return await adrive(self, _defaults.list_orphans())
+
+    def _read_history_end(
+        self, thread_id: Any, checkpoint_ns: str, checkpoint_id: str | None
+    ) -> HistoryEnd | None:
+        """Where a walk from a checkpoint up its parents ends, for `StrictDeltaHistoryMixin`.
+
+        Called after reads that found no value to start from, outside any scope; `None` for the id
+        means the newest checkpoint. Returns `None` if the checkpoint is not stored. The default
+        takes one `list` of the namespace.
+        """
+        steps = _defaults.read_history_end(self, thread_id, checkpoint_ns, checkpoint_id)
+        return self._default("_read_history_end", steps)
+
+    async def _aread_history_end(
+        self, thread_id: Any, checkpoint_ns: str, checkpoint_id: str | None
+    ) -> HistoryEnd | None:
+        """Async twin of `_read_history_end`."""
+        args = (thread_id, checkpoint_ns, checkpoint_id)
+        if (steps := self._sync_hook("_read_history_end", *args)) is not None:
+            return await steps  # type: ignore[no-any-return]
+        return await adrive(self, _defaults.read_history_end(self, *args))
 
     def _retry_after(self, error: Exception) -> bool:
         """Whether an operation that failed in its scope with this error is worth repeating.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from delta_mixin._verify_command import verify
 from delta_mixin.schema.cli import schema
 
 __all__ = ["app"]
@@ -15,9 +16,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(schema, name="schema")
+app.command()(verify)
 
 
 @app.callback()
 def _main() -> None:
-    # With one group only, typer would take its commands for the program's.
+    # Typer shows the help of the program, not of one of its commands.
     pass

@@ -11,7 +11,9 @@ __all__ = [
     "DeltaThreadRefusedError",
     "IsolationLevelError",
     "MissingHookError",
+    "NothingToRecoverError",
     "ReadOnlyDatabaseError",
+    "RecoveryFailedError",
     "RowsUnreadError",
     "SeveredHistoryError",
     "TargetThreadExistsError",
@@ -29,21 +31,31 @@ class SeveredHistoryError(DeltaMixinError):
 
     Another tool has deleted rows that a reader needs, so what is left of the thread can
     no longer be told apart from what is still wanted. The named threads were left as they
-    were; all other threads of the call are done.
+    were; all other threads of the call are done. A strict read raises it instead of returning a
+    value that is short.
 
     Attributes:
         threads: Ids of the threads that were left alone, in the order they were given.
         breaks: For each of them, one sentence per break.
     """
 
-    def __init__(self, breaks: Mapping[str, Sequence[str]]) -> None:
+    def __init__(self, breaks: Mapping[str, Sequence[str]], *, reading: bool = False) -> None:
         self.threads: tuple[str, ...] = tuple(breaks)
         self.breaks: dict[str, tuple[str, ...]] = {t: tuple(b) for t, b in breaks.items()}
         lines = "\n".join(f"  {t!r}: {'; '.join(b)}" for t, b in self.breaks.items())
-        super().__init__(
-            f"history already severed, left untouched: {len(self.threads)} thread(s)\n{lines}\n"
-            "Restore the missing rows from a backup; prune sweeps anyway with severed='ignore'."
-        )
+        if reading:
+            super().__init__(
+                f"history severed, value not rebuilt\n{lines}\n"
+                "Restore the missing checkpoints from a backup. verify_thread tells what else is "
+                "wrong, recover branches off what is left, and without StrictDeltaHistoryMixin the "
+                "saver returns the value of what is left."
+            )
+        else:
+            super().__init__(
+                f"history already severed, left untouched: {len(self.threads)} thread(s)\n"
+                f"{lines}\nRestore the missing rows from a backup; prune sweeps anyway with "
+                "severed='ignore'."
+            )
 
 
 class UnknownDeltaChannelsError(DeltaMixinError):
@@ -107,7 +119,7 @@ class RowsUnreadError(DeltaMixinError, RuntimeError):
 
 
 class ThreadNotFoundError(DeltaMixinError, LookupError):
-    """The source thread of a copy holds no checkpoint."""
+    """A thread that is to be copied or recovered holds no checkpoint."""
 
     def __init__(self, thread_id: str) -> None:
         self.thread_id = thread_id
@@ -135,6 +147,14 @@ class TargetThreadExistsError(DeltaMixinError, ValueError):
             f"target thread {thread_id!r} already holds rows; "
             "choose an unused thread id, or delete that thread first"
         )
+
+
+class NothingToRecoverError(DeltaMixinError):
+    """Nothing of the checkpoint is known to be lost, so a recovery has nothing to do."""
+
+
+class RecoveryFailedError(DeltaMixinError):
+    """The saver did not store a recovered value as it was given."""
 
 
 class MissingHookError(DeltaMixinError, NotImplementedError):

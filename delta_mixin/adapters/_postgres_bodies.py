@@ -229,6 +229,9 @@ def copy_rows(source: str, target: str, rows: Sequence[CheckpointRow]) -> Statem
         raise RowsUnreadError(
             f"{len(rows) - count} checkpoint(s) of thread {source!r} are gone while copying"
         )
+    # A copy must not point to a parent that stays behind.
+    if first := [row.key for row in rows if row.parent_id is None]:
+        yield _of_keys(sql.DETACH, {target: first})._replace(fetch=False)
 
 
 def _of_keys(text: str, keys_by_thread: Mapping[str, Iterable[tuple[str, str]]]) -> Statement:

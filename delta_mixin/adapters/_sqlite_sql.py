@@ -12,14 +12,15 @@ Each body yields a statement with its parameters and is sent the rows.
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from delta_mixin.errors import TargetThreadExistsError
 from delta_mixin.model import CheckpointRow, CleanupPlan, Part, Reads
 
 T = TypeVar("T")
-Statements = Generator[tuple[str, Sequence[Any]], list[tuple[Any, ...]], T]
+Parameters = Sequence[Any] | Mapping[str, Any]
+Statements = Generator[tuple[str, Parameters], list[tuple[Any, ...]], T]
 
 BLOBS_AT_ONCE = 64
 """How many checkpoint blobs one statement reads, to bound memory."""

@@ -16,8 +16,9 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory
 from langgraph.checkpoint.memory import InMemorySaver
 
+from delta_mixin.findings import HistoryEnd, Orphans
 from delta_mixin.mixins import CopyAndDeleteForRunsMixin, DeltaChannelAwarePruneMixin
-from delta_mixin.model import CheckpointRow, CleanupPlan
+from delta_mixin.model import BlobKey, CheckpointRow, CleanupPlan, RowKey
 
 __all__ = ["DeltaInMemorySaver"]
 
@@ -109,6 +110,49 @@ class DeltaInMemorySaver(DeltaChannelAwarePruneMixin, CopyAndDeleteForRunsMixin,
                 saved = (checkpoint, metadata, row.parent_id)
                 self.storage[target_thread_id][ns][checkpoint_id] = saved
 
+    def _list_orphans(self, thread_id: str) -> Orphans:
+        writes: set[RowKey] = set()
+        blobs: set[BlobKey] = set()
+        missing: set[tuple[RowKey, BlobKey]] = set()
+        for key in self._stored_as(thread_id):
+            stored = {BlobKey(*blob[1:]) for blob in self.blobs if blob[0] == key}
+            referenced = {
+                (RowKey(ns, i), BlobKey(ns, channel, version))
+                for ns, rows in self.storage[key].items()
+                for i, row in rows.items()
+                for channel, version in self.serde.loads_typed(row[0])["channel_versions"].items()
+            }
+            missing |= {(row, blob) for row, blob in referenced if blob not in stored}
+            blobs |= stored - {blob for _, blob in referenced}
+            writes |= {
+                RowKey(ns, i)
+                for (thread, ns, i), of_row in self.writes.items()
+                if thread == key and of_row and i not in self.storage[key].get(ns, ())
+            }
+        return Orphans(tuple(sorted(writes)), tuple(sorted(blobs, key=str)), tuple(missing))
+
+    def _read_history_end(
+        self, thread_id: Any, checkpoint_ns: str, checkpoint_id: str | None
+    ) -> HistoryEnd | None:
+        for key in self._stored_as(str(thread_id)):
+            stored = self.storage[key].get(checkpoint_ns, {})
+            chain: dict[str, None] = {}
+            above: str | None = checkpoint_id or max(stored, default="")
+            while above in stored and above not in chain:
+                chain[above] = None
+                above = stored[above][2]
+            if chain:
+                config = self._checkpoint_config(key, checkpoint_ns, [*chain][-1])
+                row = CheckpointRow.from_tuple(self.get_tuple(config))
+                why: Any = "loop" if above in chain else "missing" if above else "start"
+                return HistoryEnd(row, why)
+        return None
+
+    async def _aread_history_end(
+        self, thread_id: Any, checkpoint_ns: str, checkpoint_id: str | None
+    ) -> HistoryEnd | None:
+        return self._read_history_end(thread_id, checkpoint_ns, checkpoint_id)
+
     def _list_run_threads(self, run_ids: Sequence[str]) -> list[str]:
         # Every row's run is checked anyway.
         return [str(key) for key in list(self.storage)]
@@ -131,6 +175,9 @@ class DeltaInMemorySaver(DeltaChannelAwarePruneMixin, CopyAndDeleteForRunsMixin,
         self, source_thread_id: str, target_thread_id: str, rows: Sequence[CheckpointRow]
     ) -> None:
         self._copy_checkpoint_rows(source_thread_id, target_thread_id, rows)
+
+    async def _alist_orphans(self, thread_id: str) -> Orphans:
+        return self._list_orphans(thread_id)
 
     async def _alist_run_threads(self, run_ids: Sequence[str]) -> list[str]:
         return self._list_run_threads(run_ids)

@@ -42,9 +42,11 @@ from psycopg.rows import tuple_row
 
 from delta_mixin._hooks import CleanupHooks
 from delta_mixin.adapters import _postgres_bodies as bodies
+from delta_mixin.adapters import _postgres_inspecting as inspecting
 from delta_mixin.adapters._loop import SyncMethodsOnLoop
 from delta_mixin.adapters._postgres_ids import AsyncTextIdPostgresSaver, TextIdPostgresSaver
 from delta_mixin.errors import RowsUnreadError, TargetThreadExistsError
+from delta_mixin.findings import HistoryEnd, Orphans
 from delta_mixin.mixins import CopyAndDeleteForRunsMixin, DeltaChannelAwarePruneMixin
 from delta_mixin.model import CheckpointRow, CleanupPlan, Reads, T
 
@@ -148,6 +150,15 @@ class DeltaPostgresSaver(
         with _target_taken(target_thread_id):
             self._execute(bodies.copy_rows(source_thread_id, target_thread_id, rows))
 
+    def _list_orphans(self, thread_id: str) -> Orphans:
+        return self._execute(inspecting.list_orphans(thread_id))
+
+    def _read_history_end(
+        self, thread_id: Any, checkpoint_ns: str, checkpoint_id: str | None
+    ) -> HistoryEnd | None:
+        args = (str(thread_id), checkpoint_ns, checkpoint_id)
+        return self._execute(inspecting.read_history_end(*args))
+
     def _list_run_threads(self, run_ids: Sequence[str]) -> Sequence[str]:
         return self._execute(bodies.list_run_threads(run_ids))
 
@@ -239,6 +250,15 @@ class AsyncDeltaPostgresSaver(
     ) -> None:
         with _target_taken(target_thread_id):
             await self._execute(bodies.copy_rows(source_thread_id, target_thread_id, rows))
+
+    async def _alist_orphans(self, thread_id: str) -> Orphans:
+        return await self._execute(inspecting.list_orphans(thread_id))
+
+    async def _aread_history_end(
+        self, thread_id: Any, checkpoint_ns: str, checkpoint_id: str | None
+    ) -> HistoryEnd | None:
+        args = (str(thread_id), checkpoint_ns, checkpoint_id)
+        return await self._execute(inspecting.read_history_end(*args))
 
     async def _alist_run_threads(self, run_ids: Sequence[str]) -> Sequence[str]:
         return await self._execute(bodies.list_run_threads(run_ids))

@@ -15,9 +15,11 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from typing_extensions import Self
 
+from delta_mixin.adapters import _sqlite_inspecting as inspecting
 from delta_mixin.adapters import _sqlite_sql as sql
 from delta_mixin.adapters._loop import SyncMethodsOnLoop
 from delta_mixin.errors import ReadOnlyDatabaseError
+from delta_mixin.findings import HistoryEnd, Orphans
 from delta_mixin.mixins import CopyAndDeleteForRunsMixin, DeltaChannelAwarePruneMixin
 from delta_mixin.model import CheckpointRow, CleanupPlan, Reads
 
@@ -65,6 +67,16 @@ class DeltaSqliteSaver(DeltaChannelAwarePruneMixin, CopyAndDeleteForRunsMixin, S
         self, source_thread_id: str, target_thread_id: str, rows: Sequence[CheckpointRow]
     ) -> None:
         self._execute(sql.copy_rows(source_thread_id, target_thread_id, rows))
+
+    def _list_orphans(self, thread_id: str) -> Orphans:
+        return self._execute(inspecting.list_orphans(thread_id))
+
+    def _read_history_end(
+        self, thread_id: Any, checkpoint_ns: str, checkpoint_id: str | None
+    ) -> HistoryEnd | None:
+        args = (str(thread_id), checkpoint_ns, checkpoint_id)
+        with self.cursor(transaction=False):  # takes the lock
+            return self._execute(inspecting.read_history_end(self.serde, *args))
 
     def _list_run_threads(self, run_ids: Sequence[str]) -> list[str]:
         with self._read_scope(()):
@@ -141,6 +153,17 @@ class AsyncDeltaSqliteSaver(
         self, source_thread_id: str, target_thread_id: str, rows: Sequence[CheckpointRow]
     ) -> None:
         await self._aexecute(sql.copy_rows(source_thread_id, target_thread_id, rows))
+
+    async def _alist_orphans(self, thread_id: str) -> Orphans:
+        return await self._aexecute(inspecting.list_orphans(thread_id))
+
+    async def _aread_history_end(
+        self, thread_id: Any, checkpoint_ns: str, checkpoint_id: str | None
+    ) -> HistoryEnd | None:
+        await self.setup()
+        args = (str(thread_id), checkpoint_ns, checkpoint_id)
+        async with self.lock:
+            return await self._aexecute(inspecting.read_history_end(self.serde, *args))
 
     async def _alist_run_threads(self, run_ids: Sequence[str]) -> list[str]:
         async with self._aread_scope(()):

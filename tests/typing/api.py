@@ -9,8 +9,10 @@ from typing import Any
 from uuid import uuid4
 
 from langchain_core.runnables import RunnableConfig
+from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph.state import CompiledStateGraph
 from psycopg import AsyncConnection, Connection
 from psycopg.rows import DictRow
 from psycopg_pool import ConnectionPool
@@ -26,10 +28,13 @@ from delta_mixin import (
     Reason,
     RowKey,
     SeveredHistoryError,
+    StrictDeltaHistoryMixin,
 )
 from delta_mixin.adapters.memory import DeltaInMemorySaver
 from delta_mixin.adapters.postgres import AsyncDeltaPostgresSaver, DeltaPostgresSaver
 from delta_mixin.adapters.sqlite import AsyncDeltaSqliteSaver, DeltaSqliteSaver
+from delta_mixin.findings import Finding, ThreadReport
+from delta_mixin.recovery import Recovery, arecover, recover
 from delta_mixin.schema import (
     SchemaBehindError,
     aopen_checkpointer,
@@ -40,6 +45,7 @@ from delta_mixin.schema import (
 )
 from delta_mixin.schema.testing import assert_migrations_match_setup
 from delta_mixin.testing import CleanupStateMachine, SaverContract
+from delta_mixin.verification import averify_thread, verify_thread
 
 config: RunnableConfig = {"configurable": {"thread_id": "1"}}
 
@@ -190,3 +196,19 @@ def own_the_schema(pool: ConnectionPool[Connection[DictRow]]) -> DeltaPostgresSa
 
 async def open_async(conn: AsyncConnection[DictRow]) -> AsyncDeltaPostgresSaver:
     return await aopen_checkpointer(conn)
+
+
+class StrictSqlite(StrictDeltaHistoryMixin, DeltaSqliteSaver):
+    pass
+
+
+def look_for_damage(saver: InMemorySaver, strict: StrictSqlite, channel: DeltaChannel[Any]) -> None:
+    report = verify_thread(saver, "1", channels=["log"])
+    assert_type(report, ThreadReport)
+    assert_type(report.findings, tuple[Finding, ...])
+    assert_type(recover(strict, "1", {"log": channel}, apply=True), Recovery)
+
+
+async def alook_for_damage(saver: AsyncDeltaSqliteSaver, graph: CompiledStateGraph[Any]) -> None:
+    assert_type(await averify_thread(saver, "1"), ThreadReport)
+    assert_type(await arecover(saver, "1", graph), Recovery)
