@@ -109,6 +109,23 @@ class DeltaInMemorySaver(DeltaChannelAwarePruneMixin, CopyAndDeleteForRunsMixin,
                 saved = (checkpoint, metadata, row.parent_id)
                 self.storage[target_thread_id][ns][checkpoint_id] = saved
 
+    def _rewrite_checkpoint(
+        self, config: Any, values: Mapping[str, Any], metadata: Mapping[str, Any]
+    ) -> None:
+        conf = config["configurable"]
+        ns, checkpoint_id = conf["checkpoint_ns"], conf["checkpoint_id"]
+        for key in self._stored_as(str(conf["thread_id"])):
+            if checkpoint_id not in self.storage[key].get(ns, {}):
+                continue
+            checkpoint, _, parent_id = self.storage[key][ns][checkpoint_id]
+            versions = self.serde.loads_typed(checkpoint)["channel_versions"]
+            for channel, value in values.items():
+                # As the host stores the absence of a value.
+                blob = ("empty", b"") if value is None else self.serde.dumps_typed(value)
+                self.blobs[(key, ns, channel, versions[channel])] = blob
+            saved = (checkpoint, self.serde.dumps_typed(dict(metadata)), parent_id)
+            self.storage[key][ns][checkpoint_id] = saved
+
     def _list_run_threads(self, run_ids: Sequence[str]) -> list[str]:
         # Every row's run is checked anyway.
         return [str(key) for key in list(self.storage)]
@@ -131,6 +148,11 @@ class DeltaInMemorySaver(DeltaChannelAwarePruneMixin, CopyAndDeleteForRunsMixin,
         self, source_thread_id: str, target_thread_id: str, rows: Sequence[CheckpointRow]
     ) -> None:
         self._copy_checkpoint_rows(source_thread_id, target_thread_id, rows)
+
+    async def _arewrite_checkpoint(
+        self, config: Any, values: Mapping[str, Any], metadata: Mapping[str, Any]
+    ) -> None:
+        self._rewrite_checkpoint(config, values, metadata)
 
     async def _alist_run_threads(self, run_ids: Sequence[str]) -> list[str]:
         return self._list_run_threads(run_ids)

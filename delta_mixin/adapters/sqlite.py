@@ -7,7 +7,8 @@ saver's own lock: a second process that writes to the file waits, and sees all o
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncIterator, Iterator, Sequence
+import threading
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, TypeVar, cast
 
@@ -17,6 +18,7 @@ from typing_extensions import Self
 
 from delta_mixin.adapters import _sqlite_sql as sql
 from delta_mixin.adapters._loop import SyncMethodsOnLoop
+from delta_mixin.adapters._sqlite_rewriting import ReentrantLock, rewrite_row
 from delta_mixin.errors import ReadOnlyDatabaseError
 from delta_mixin.mixins import CopyAndDeleteForRunsMixin, DeltaChannelAwarePruneMixin
 from delta_mixin.model import CheckpointRow, CleanupPlan, Reads
@@ -34,6 +36,13 @@ class DeltaSqliteSaver(DeltaChannelAwarePruneMixin, CopyAndDeleteForRunsMixin, S
     """
 
     NEWEST_ID_IS_HEAD = True
+    VALUES_BY_VERSION = False
+    READS_IN_SCOPE = True
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        # The host's readers take it again inside a scope.
+        self.lock = threading.RLock()  # type: ignore[assignment]
 
     @classmethod
     @contextmanager
@@ -65,6 +74,11 @@ class DeltaSqliteSaver(DeltaChannelAwarePruneMixin, CopyAndDeleteForRunsMixin, S
         self, source_thread_id: str, target_thread_id: str, rows: Sequence[CheckpointRow]
     ) -> None:
         self._execute(sql.copy_rows(source_thread_id, target_thread_id, rows))
+
+    def _rewrite_checkpoint(
+        self, config: Any, values: Mapping[str, Any], metadata: Mapping[str, Any]
+    ) -> None:
+        self._execute(rewrite_row(self.serde, config, values, metadata))
 
     def _list_run_threads(self, run_ids: Sequence[str]) -> list[str]:
         with self._read_scope(()):
@@ -110,6 +124,12 @@ class AsyncDeltaSqliteSaver(
     """
 
     NEWEST_ID_IS_HEAD = True
+    VALUES_BY_VERSION = False
+    READS_IN_SCOPE = True
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.lock = ReentrantLock()
 
     @classmethod
     @asynccontextmanager
@@ -141,6 +161,11 @@ class AsyncDeltaSqliteSaver(
         self, source_thread_id: str, target_thread_id: str, rows: Sequence[CheckpointRow]
     ) -> None:
         await self._aexecute(sql.copy_rows(source_thread_id, target_thread_id, rows))
+
+    async def _arewrite_checkpoint(
+        self, config: Any, values: Mapping[str, Any], metadata: Mapping[str, Any]
+    ) -> None:
+        await self._aexecute(rewrite_row(self.serde, config, values, metadata))
 
     async def _alist_run_threads(self, run_ids: Sequence[str]) -> list[str]:
         async with self._aread_scope(()):

@@ -12,7 +12,17 @@ import pytest
 import delta_mixin
 
 PACKAGE = Path(delta_mixin.__file__).parent
-PURE = ("errors", "model", "_view", "channels", "marking", "planner", "drawing")
+PURE = (
+    "errors",
+    "model",
+    "_view",
+    "channels",
+    "marking",
+    "planner",
+    "drawing",
+    "_copying",
+    "_compacting",
+)
 PURE_IMPORTS = {
     "__future__",
     "collections",
