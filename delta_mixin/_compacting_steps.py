@@ -354,7 +354,7 @@ def _resolve(
             rewrite.values[channel] = stored
         else:
             job.leave(
-                key, channel, f"checkpoint {unlike} shares what is stored but reads otherwise"
+                key, channel, f"checkpoint {unlike} shares its version but reads otherwise"
             )
     if rewrite.values:
         job.rewrites.append(rewrite)
