@@ -353,9 +353,7 @@ def _resolve(
         if unlike is None:
             rewrite.values[channel] = stored
         else:
-            job.leave(
-                key, channel, f"checkpoint {unlike} shares its version but reads otherwise"
-            )
+            job.leave(key, channel, f"checkpoint {unlike} shares its version but reads otherwise")
     if rewrite.values:
         job.rewrites.append(rewrite)
 
