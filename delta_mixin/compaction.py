@@ -259,7 +259,7 @@ def _saver_of(graph: Any, saver: Any) -> CleanupHooks:
         from langgraph.pregel import Pregel
     except ImportError:
         raise ImportError(
-            "compaction needs the graph library: pip install 'delta-mixin[compaction]'"
+            "compaction needs the graphs themselves: pip install langgraph"
         ) from None
     if not isinstance(graph, Pregel):
         hint = "; call compile() on it first" if hasattr(graph, "compile") else ""
