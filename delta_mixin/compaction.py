@@ -258,9 +258,7 @@ def _saver_of(graph: Any, saver: Any) -> CleanupHooks:
     try:
         from langgraph.pregel import Pregel
     except ImportError:
-        raise ImportError(
-            "compaction needs the graphs themselves: pip install langgraph"
-        ) from None
+        raise ImportError("compaction needs the graphs themselves: pip install langgraph") from None
     if not isinstance(graph, Pregel):
         hint = "; call compile() on it first" if hasattr(graph, "compile") else ""
         raise TypeError(f"graph must be a compiled graph, got {type(graph).__name__}{hint}")
