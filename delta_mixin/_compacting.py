@@ -39,13 +39,15 @@ def rows_to_rewrite(
         declared: Channels known to be delta.
     """
     wanted: Wanted = {}
+    replay_only = by_namespace(plan.replay_only)
+    kept_ids = by_namespace(plan.kept)
     for ns, view in views.items():
+        kept = kept_ids.get(ns, set())
         passed = {
             i
-            for n, i in plan.replay_only
-            if n == ns and any(r.kind == "replay" for r in plan.kept[RowKey(n, i)])
+            for i in replay_only.get(ns, ())
+            if any(r.kind == "replay" for r in plan.kept[RowKey(ns, i)])
         }
-        kept = {i for n, i in plan.kept if n == ns}
         order = [i for i in _top_down(view, kept - passed) if view[i].parent_id in kept]
         below = _below(view, order, passed)
         if not below:
@@ -54,6 +56,14 @@ def rows_to_rewrite(
         for row_id, channels in _cut(view, below, passed, replayed):
             wanted[RowKey(ns, row_id)] = channels
     return wanted
+
+
+def by_namespace(keys: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
+    """The ids of rows by namespace."""
+    grouped: dict[str, set[str]] = {}
+    for ns, row_id in keys:
+        grouped.setdefault(ns, set()).add(row_id)
+    return grouped
 
 
 def plan_roots(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from delta_mixin import _steps, planner
-from delta_mixin._compacting import Wanted, plan_roots, rows_to_rewrite, sharing_rows
+from delta_mixin._compacting import Wanted, by_namespace, plan_roots, rows_to_rewrite, sharing_rows
 from delta_mixin._copying import copy_roots
 from delta_mixin._drive import Call, InScope, Report, Steps
 from delta_mixin._resolving import GraphChannels, Replayer, UnresolvedError, abbreviated, same
@@ -267,12 +267,12 @@ def _plan(saver: Any, thread_id: str, planned: _steps.Planner, execute: bool) ->
         job.wanted = yield from rows_to_rewrite(views, plan, saver.DELTA_CHANNELS)
         if not saver.VALUES_BY_VERSION:
             return job
-        for ns, view in views.items():
-            wanted = {i: channels for (n, i), channels in job.wanted.items() if n == ns}
-            if wanted:
-                pool = [i for n, i in plan.kept if n == ns] if execute else view.ids
-                found = yield from sharing_rows(view, wanted, pool)
-                job.sharing |= {(RowKey(ns, i), c): ids for (i, c), ids in found.items()}
+        kept = by_namespace(plan.kept)
+        for ns, ids in by_namespace(job.wanted).items():
+            wanted = {i: job.wanted[RowKey(ns, i)] for i in ids}
+            pool = sorted(kept[ns]) if execute else views[ns].ids
+            found = yield from sharing_rows(views[ns], wanted, pool)
+            job.sharing |= {(RowKey(ns, i), c): others for (i, c), others in found.items()}
         return job
 
     return (yield from _steps._answer_one(saver, thread_id, planning()))
