@@ -6,6 +6,7 @@ import importlib.util
 import sys
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 
 
@@ -49,3 +50,8 @@ def test_a_compacted_thread_goes_on_like_its_twin(opened, turns):
 def test_a_compacted_thread_with_subgraphs_goes_on_like_its_twin(opened, turns):
     with opened() as view:
         twins.drive(view, twins.nested_graph(), turns)
+
+
+@pytest.mark.parametrize("subgraphs", [False, True])
+def test_whatever_is_compacted_in_between_the_states_of_twins_are_equal(opened, subgraphs):
+    twins.run_machine(opened, 4 if subgraphs else 12, subgraphs)

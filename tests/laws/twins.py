@@ -8,15 +8,24 @@ from __future__ import annotations
 
 import operator
 import sys
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Annotated, TypedDict
 
 from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from langgraph.channels.delta import DeltaChannel
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, interrupt
 
 from delta_mixin import compaction
+from delta_mixin.testing import cleanup_settings
 from delta_mixin.testing.oracle import SETTLED_HOST
 
 
@@ -404,3 +413,66 @@ flat = (
     st.builds(Update, st.integers(1, 6), nodes),
     st.builds(Replay, st.integers(0, 6)),
 )
+
+
+class TwinMachine(RuleBasedStateMachine):
+    """Runs, forks, interrupts and cleanups of all kinds in any order; states equal after each.
+
+    Subclasses say how to open a saver.
+    """
+
+    subgraphs = False
+
+    def open(self):
+        raise NotImplementedError
+
+    def __init__(self):
+        super().__init__()
+        self.stack = ExitStack()
+        view = self.stack.enter_context(self.open())
+        self.twins = Twins(view, nested_graph() if self.subgraphs else flat_graph())
+
+    def teardown(self):
+        self.stack.close()
+
+    @initialize(ask=asks)
+    def begin(self, ask):
+        self.twins.do(Invoke(ask))
+
+    @rule(ask=asks)
+    def invoke(self, ask):
+        self.twins.do(Invoke(ask))
+
+    @rule()
+    def resume(self):
+        self.twins.do(Resume())
+
+    @precondition(lambda self: not self.subgraphs)
+    @rule(back=st.integers(0, 6), node=nodes)
+    def update(self, back, node):
+        self.twins.do(Update(back, node))
+
+    @precondition(lambda self: not self.subgraphs)
+    @rule(back=st.integers(0, 6))
+    def replay(self, back):
+        self.twins.do(Replay(back))
+
+    @rule(compaction=compactions)
+    def compact(self, compaction):
+        self.twins.do(compaction)
+
+    @rule(cleanup=cleanups)
+    def clean(self, cleanup):
+        self.twins.do(cleanup)
+
+
+def run_machine(open_view, max_examples, subgraphs, **changes):
+    """Drive the machine on savers that `open_view` opens."""
+
+    class Machine(TwinMachine):
+        def open(self):
+            return open_view()
+
+    Machine.subgraphs = subgraphs
+    chosen = cleanup_settings(max_examples=max_examples, stateful_step_count=12, **changes)
+    run_state_machine_as_test(Machine, settings=chosen)

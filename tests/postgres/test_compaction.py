@@ -68,6 +68,11 @@ def test_a_compacted_thread_with_subgraphs_goes_on_like_its_twin(opened, turns):
         twins.drive(view, twins.nested_graph(), turns)
 
 
+@pytest.mark.parametrize("subgraphs", [False, True])
+def test_whatever_is_compacted_in_between_the_states_of_twins_are_equal(opened, subgraphs):
+    twins.run_machine(opened, 5, subgraphs, phases=(Phase.generate,))
+
+
 THREADS = [
     pytest.param(release, thread, id=f"{release}-{thread}")
     for release in corpus.RELEASES
