@@ -13,6 +13,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
+from psycopg_pool import ConnectionPool
 
 from delta_mixin import compaction
 from delta_mixin.adapters.postgres import AsyncDeltaPostgresSaver, DeltaPostgresSaver
@@ -118,3 +119,88 @@ def test_each_namespace_of_the_corpus_holds_exactly_its_head(
             assert corpus._replayed(after[key], channel) == corpus._replayed(before[key], channel)
         assert after[key].writes == before[key].writes
     assert orphans_of(dsn) == {"writes": 0, "blobs": 0}
+
+
+class Busy(DeltaPostgresSaver):
+    """Something happens when the first value has been stored, before the transaction ends."""
+
+    meanwhile = None
+
+    def _rewrite_checkpoint(self, config, values, metadata):
+        super()._rewrite_checkpoint(config, values, metadata)
+        if self.meanwhile is not None:
+            meanwhile, self.meanwhile = self.meanwhile, None
+            meanwhile()
+
+
+def log_and_items(graph, thread):
+    values = graph.get_state({"configurable": {"thread_id": thread}}).values
+    return values["log"], values["items"]
+
+
+def go(graph, thread, number):
+    given = {"items": [f"in {number}"], "log": [f"in {number}"], "total": 1, "ask": False}
+    graph.invoke(given, {"configurable": {"thread_id": thread}}, durability="sync")
+
+
+@pytest.mark.parametrize("prune", [False, True])
+def test_a_run_goes_on_at_the_head_while_it_is_compacted(dsn, prune):
+    """From another process, whose changes the transaction sees or not as they come."""
+    with (
+        Busy.from_conn_string(dsn) as saver,
+        PostgresSaver.from_conn_string(dsn) as host,
+    ):
+        running = twins.flat_graph().compile(checkpointer=host)
+        for thread in ("busy", "quiet"):
+            go(running, thread, 1)
+        saver.meanwhile = lambda: go(running, "busy", 2)
+        go(running, "quiet", 2)
+        graph = twins.flat_graph().compile(checkpointer=saver)
+        compaction.compact(graph, ["busy"], prune=prune)
+        assert saver.meanwhile is None
+        for number in (3, 4):
+            assert log_and_items(running, "busy") == log_and_items(running, "quiet")
+            compaction.compact(graph, ["busy"], prune=prune)
+            for thread in ("busy", "quiet"):
+                go(running, thread, number)
+        assert log_and_items(running, "busy") == log_and_items(running, "quiet")
+
+
+@pytest.mark.parametrize("kind", ["pool", "pipeline"])
+def test_pools_and_pipelines_read_inside_the_transaction(dsn, kind):
+    with PostgresSaver.from_conn_string(dsn) as host:
+        running = twins.flat_graph().compile(checkpointer=host)
+        for number in range(3):
+            go(running, "t", number)
+        before = log_and_items(running, "t")
+    options = {"autocommit": True, "prepare_threshold": 0}
+    with (
+        DeltaPostgresSaver.from_conn_string(dsn, pipeline=True)
+        if kind == "pipeline"
+        else ConnectionPool(dsn, min_size=1, max_size=1, kwargs=options)
+    ) as opened:
+        saver = opened if kind == "pipeline" else DeltaPostgresSaver(opened)
+        graph = twins.flat_graph().compile(checkpointer=saver)
+        (report,) = compaction.compact(graph, ["t"], prune=True)
+        assert report.rows_after == 1
+        assert log_and_items(graph, "t") == before
+
+
+def test_what_stands_empty_under_a_version_is_replaced(dsn):
+    """As old hosts stored a channel without a value; what they insert only must be set."""
+    with DeltaPostgresSaver.from_conn_string(dsn) as saver:
+        graph = twins.flat_graph().compile(checkpointer=saver)
+        go(graph, "t", 1)
+        before = log_and_items(graph, "t")
+        with psycopg.connect(dsn) as conn:
+            conn.execute(
+                "INSERT INTO checkpoint_blobs (thread_id, checkpoint_ns, channel, version, type) "
+                "SELECT DISTINCT c.thread_id, c.checkpoint_ns, v.key, v.value, 'empty' "
+                "FROM checkpoints c, jsonb_each_text(c.checkpoint -> 'channel_versions') v "
+                "WHERE v.key IN ('items', 'log') ON CONFLICT DO NOTHING"
+            )
+        assert log_and_items(graph, "t") == before
+        (report,) = compaction.compact(graph, ["t"], prune=True)
+        assert report.compacted
+        assert report.rows_after == 1
+        assert log_and_items(graph, "t") == before
