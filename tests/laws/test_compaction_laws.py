@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from langgraph.channels import EphemeralValue
 from langgraph.channels.delta import DeltaChannel
@@ -13,6 +13,9 @@ from typing_extensions import TypedDict
 
 from delta_mixin import compaction
 from delta_mixin.testing import (
+    Channel,
+    Pruning,
+    Step,
     ThreadHistory,
     prunings,
     run_selections,
@@ -136,6 +139,24 @@ def test_exactly_the_roots_stay_and_read_as_before(opened, history, pruning):
         expect_as_before(history, before, after, roots)
 
 
+# The branch reads what another has left at its base, and shares the base's version.
+left_at_its_base = example(
+    history=ThreadHistory(
+        (Channel("items", snapshot_every=9),),
+        (
+            Step((("items",),), old=True),
+            Step(),
+            Step((("items",),), old=True),
+            Step(),
+            Step((("items",),), commit=False),
+            Step(old=True, source="fork"),
+        ),
+    ),
+    pruning=Pruning(),
+)
+
+
+@left_at_its_base
 @given(history=thread_histories(), pruning=prunings())
 def test_without_prune_every_checkpoint_reads_as_before(opened, history, pruning):
     with opened() as view:
