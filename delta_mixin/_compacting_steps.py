@@ -264,7 +264,8 @@ def _plan(saver: Any, thread_id: str, planned: _steps.Planner, execute: bool) ->
         job = _Job(thread_id, plan, {}, {})
         if plan.left_alone:
             return job
-        job.wanted = yield from rows_to_rewrite(views, plan, saver.DELTA_CHANNELS)
+        declared = _steps.traits_of(saver).declared
+        job.wanted = yield from rows_to_rewrite(views, plan, declared)
         if not saver.VALUES_BY_VERSION:
             return job
         kept = by_namespace(plan.kept)

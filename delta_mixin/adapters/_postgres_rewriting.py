@@ -75,7 +75,8 @@ def rewrite_row(
     }
     if not (yield Statement(SET_ROW, parameters)):
         raise RowsUnreadError(f"checkpoint {key['id']} of thread {key['thread']!r} is gone")
-    yield Statement(DROP_BLOBS, parameters, fetch=False)
+    if bare := values.keys() - blobs.keys():
+        yield Statement(DROP_BLOBS, {**key, "channels": _array(bare)}, fetch=False)
     for channel, (type_, blob) in blobs.items():
         stored = {**key, "channel": channel, "type": type_, "blob": blob}
         yield Statement(SET_BLOB, stored, fetch=False)

@@ -130,6 +130,12 @@ class DeltaInMemorySaver(DeltaChannelAwarePruneMixin, CopyAndDeleteForRunsMixin,
         # Every row's run is checked anyway.
         return [str(key) for key in list(self.storage)]
 
+    def _checkpoint_config(
+        self, thread_id: Any, checkpoint_ns: str | None, checkpoint_id: str | None
+    ) -> Any:
+        stored = self._stored_as(str(thread_id)) or [thread_id]
+        return super()._checkpoint_config(stored[0], checkpoint_ns, checkpoint_id)
+
     def _stored_as(self, thread_id: str) -> list[Any]:
         """The keys a thread is stored under: the host keeps an int or UUID as it is."""
         spellings: list[Any] = [thread_id]

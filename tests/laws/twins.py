@@ -230,15 +230,24 @@ class Twins:
         self.runs += 1
         self.run(Command(resume=f"answer {self.runs}") if asked else None)
 
+    @property
+    def forks_alike(self):
+        """Whether a branch reads the same from a compacted base.
+
+        On old releases it takes over the base's version, and replays what another branch has left
+        there, unless the base has a value under that version.
+        """
+        return self.counting or SETTLED_HOST or not self.view.saver.VALUES_BY_VERSION
+
     def update(self, action):
-        if not self.pairs:
+        if not self.pairs or (action.back and not self.forks_alike):
             return
         pair = self.pairs[-1 - action.back % len(self.pairs)] if action.back else (None, None)
         values = {"items": [f"update {len(self.pairs)}"], "total": 10}
         self.both("update_state", pair, values, as_node=action.as_node)
 
     def replay(self, action):
-        if not self.pairs:
+        if not self.pairs or not self.forks_alike:
             return
         self.runs += 1
         self.run(None, self.pairs[-1 - action.back % len(self.pairs)])
@@ -266,19 +275,17 @@ class Twins:
     def compact(self, action):
         options = {"keep_last": action.keep_last, "prune": action.prune}
         (report,) = self.compaction("compact", [self.threads[0]], **options)
-        assert not report.left, report
         if action.prune:
             self.pairs = self.pairs[-action.keep_last :]
-            # Another run can have been the first to write a channel that none stores yet.
+        if self.all_done([report]) and action.prune:
             assert not report.plan.replay_only, report
 
     def compactoldruns(self, action):
         if runs := self.old_runs(action.spared):
-            for report in self.compaction("delete_for_runs", runs):
-                assert not report.left, report
+            done = self.all_done(self.compaction("delete_for_runs", runs))
             self.forget(runs)
             stored = self.view.list(self.view.config(self.threads[0], None))
-            assert not [s for s in stored if s.metadata.get("run_id") in runs]
+            assert not (done and [s for s in stored if s.metadata.get("run_id") in runs])
 
     def goonincompactcopy(self, action):
         source, copy = self.threads[0], self.threads[0] + "'"
@@ -286,11 +293,24 @@ class Twins:
         if head is None:
             return
         report = self.compaction("copy_thread", source, copy, checkpoint_id=head.checkpoint["id"])
-        assert not report.left, report
-        assert not report.plan.replay_only, report
+        if self.all_done([report]):
+            assert not report.plan.replay_only, report
         self.view.prune([source], strategy="delete")
         self.threads[0] = copy
         self.pairs = self.pairs[-1:]
+
+    def all_done(self, reports):
+        """Whether no channel was left, which is allowed for one reason only.
+
+        On old releases a branch reads what another has left at its base without a version of its
+        own. A store by version cannot hold a value for one of the two.
+        """
+        left = [x for report in reports for x in report.left]
+        if left:
+            assert self.view.saver.VALUES_BY_VERSION
+            assert not SETTLED_HOST
+            assert all("shares its version" in x.why for x in left), left
+        return not left
 
     def compaction(self, name, *args, **options):
         """A function of the module, or its twin, on the view's side."""

@@ -204,3 +204,7 @@ def test_what_stands_empty_under_a_version_is_replaced(dsn):
         assert report.compacted
         assert report.rows_after == 1
         assert log_and_items(graph, "t") == before
+        with psycopg.connect(dsn) as conn:
+            ((values,),) = conn.execute("SELECT checkpoint -> 'channel_values' FROM checkpoints")
+        # As the host marks snapshots; its older readers know them by this.
+        assert (values["items"], values["log"]) == (True, True)
