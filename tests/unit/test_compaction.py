@@ -437,7 +437,8 @@ def test_a_namespace_whose_graph_is_not_found_keeps_its_history(opened):
 
 
 @savers
-def test_a_severed_thread_is_left_alone_and_named(opened):
+@pytest.mark.parametrize("prune", [False, True])
+def test_a_severed_thread_is_left_alone_and_named(opened, prune):
     with opened() as saver:
         graph = run(graph_of(saver=saver))
         run(graph, "whole")
@@ -449,9 +450,10 @@ def test_a_severed_thread_is_left_alone_and_named(opened):
             del saver.storage["t"][""][doomed]
         before = rows(saver)
         with pytest.raises(SeveredHistoryError) as caught:
-            compaction.compact(graph, ["t", "whole"], prune=True)
+            compaction.compact(graph, ["t", "whole"], prune=prune)
         assert caught.value.threads == ("t",)
         assert rows(saver) == before
+        saver.prune(["whole"])
         assert len(rows(saver, "whole")) == 1
 
 
