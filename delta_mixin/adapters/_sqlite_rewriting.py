@@ -59,26 +59,25 @@ def _expect_lossless(
         )
 
 
-class ReentrantLock(asyncio.Lock):
-    """An `asyncio.Lock` that the task holding it can take again."""
+class ScopedLock(asyncio.Lock):
+    """A lock that the task inside an open scope passes without taking it.
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._owner: asyncio.Task[Any] | None = None
-        self._depth = 0
+    Attributes:
+        scope: That task.
+    """
+
+    scope: asyncio.Task[Any] | None = None
 
     async def acquire(self) -> Literal[True]:
-        """Take the lock, or take it once more."""
-        task = asyncio.current_task()
-        if self._owner is None or self._owner is not task:
+        """Take the lock."""
+        if not self._within():
             await super().acquire()
-            self._owner = task
-        self._depth += 1
         return True
 
     def release(self) -> None:
-        """Give it back as often as it was taken."""
-        self._depth -= 1
-        if not self._depth:
-            self._owner = None
+        """Give it back."""
+        if not self._within():
             super().release()
+
+    def _within(self) -> bool:
+        return self.scope is not None and self.scope is asyncio.current_task()

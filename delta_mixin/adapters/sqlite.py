@@ -6,10 +6,11 @@ saver's own lock: a second process that writes to the file waits, and sees all o
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import threading
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from typing import Any, TypeVar, cast
 
 from langgraph.checkpoint.sqlite import SqliteSaver
@@ -18,7 +19,7 @@ from typing_extensions import Self
 
 from delta_mixin.adapters import _sqlite_sql as sql
 from delta_mixin.adapters._loop import SyncMethodsOnLoop
-from delta_mixin.adapters._sqlite_rewriting import ReentrantLock, rewrite_row
+from delta_mixin.adapters._sqlite_rewriting import ScopedLock, rewrite_row
 from delta_mixin.errors import ReadOnlyDatabaseError
 from delta_mixin.mixins import CopyAndDeleteForRunsMixin, DeltaChannelAwarePruneMixin
 from delta_mixin.model import CheckpointRow, CleanupPlan, Reads
@@ -39,10 +40,8 @@ class DeltaSqliteSaver(DeltaChannelAwarePruneMixin, CopyAndDeleteForRunsMixin, S
     VALUES_BY_VERSION = False
     READS_IN_SCOPE = True
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        # The host's readers take it again inside a scope.
-        self.lock = threading.RLock()  # type: ignore[assignment]
+    _scope_thread: int | None = None
+    """The thread that has a scope open, and with it the lock."""
 
     @classmethod
     @contextmanager
@@ -85,6 +84,16 @@ class DeltaSqliteSaver(DeltaChannelAwarePruneMixin, CopyAndDeleteForRunsMixin, S
             return self._execute(sql.list_run_threads(run_ids))
 
     @contextmanager
+    def cursor(self, transaction: bool = True) -> Iterator[sqlite3.Cursor]:
+        """The host's cursor; inside a scope, without its lock and its commit."""
+        if self._scope_thread == threading.get_ident():
+            with closing(self.conn.cursor()) as cursor:
+                yield cursor
+        else:
+            with super().cursor(transaction) as cursor:
+                yield cursor
+
+    @contextmanager
     def _transaction(self, kind: str) -> Iterator[None]:
         with self.lock, _read_only_named():
             self.setup()
@@ -95,6 +104,7 @@ class DeltaSqliteSaver(DeltaChannelAwarePruneMixin, CopyAndDeleteForRunsMixin, S
                 if always_open:
                     self.conn.execute("COMMIT")
                 self.conn.execute(f"BEGIN {kind}")
+                self._scope_thread = threading.get_ident()
                 yield
                 self.conn.execute("COMMIT")  # commit() does nothing with autocommit=True
             except BaseException:
@@ -102,6 +112,7 @@ class DeltaSqliteSaver(DeltaChannelAwarePruneMixin, CopyAndDeleteForRunsMixin, S
                     self.conn.execute("ROLLBACK")
                 raise
             finally:
+                self._scope_thread = None
                 if always_open:
                     self.conn.execute("BEGIN")
 
@@ -129,7 +140,7 @@ class AsyncDeltaSqliteSaver(
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.lock = ReentrantLock()
+        self.lock = self._scoped_lock = ScopedLock()
 
     @classmethod
     @asynccontextmanager
@@ -182,6 +193,7 @@ class AsyncDeltaSqliteSaver(
                     if always_open:
                         await self.conn.execute("COMMIT")
                     await self.conn.execute(f"BEGIN {kind}")
+                    self._scoped_lock.scope = asyncio.current_task()
                     yield
                     await self.conn.execute("COMMIT")
                 except BaseException:
@@ -190,6 +202,7 @@ class AsyncDeltaSqliteSaver(
                         await self.conn.execute("ROLLBACK")
                     raise
                 finally:
+                    self._scoped_lock.scope = None
                     if always_open:
                         await self.conn.execute("BEGIN")
 

@@ -139,20 +139,18 @@ def test_exactly_the_roots_stay_and_read_as_before(opened, history, pruning):
         expect_as_before(history, before, after, roots)
 
 
-# The branch reads what another has left at its base, and shares the base's version.
+# What goes on from the first write's commit reads what a branch has left there, old or new.
 left_at_its_base = example(
     history=ThreadHistory(
-        (Channel("items", snapshot_every=9),),
+        (Channel("items", snapshot_every=2),),
         (
+            Step(old=True),
             Step((("items",),), old=True),
-            Step(),
-            Step((("items",),), old=True),
-            Step(),
-            Step((("items",),), commit=False),
-            Step(old=True, source="fork"),
+            Step(old=True),
+            Step((("items",),), back=1, old=True),
         ),
     ),
-    pruning=Pruning(),
+    pruning=Pruning(keep_last=2),
 )
 
 

@@ -26,7 +26,8 @@ from delta_mixin import (
     compaction,
 )
 from delta_mixin.adapters.memory import DeltaInMemorySaver
-from delta_mixin.adapters.sqlite import DeltaSqliteSaver
+from delta_mixin.adapters.sqlite import AsyncDeltaSqliteSaver, DeltaSqliteSaver
+from delta_mixin.testing._bridge import open_saver
 
 
 def extend(state: list, writes: list) -> list:
@@ -543,6 +544,15 @@ def test_the_async_twins_work_on_the_sync_saver_in_a_worker_thread():
         reports = asyncio.run(work(graph, rows(saver)[0].checkpoint["id"]))
         assert [r.rows_after for r in reports] == [1, 1]
         assert told == reports
+
+
+def test_the_sync_functions_work_on_an_async_saver_from_another_thread():
+    with open_saver(lambda: AsyncDeltaSqliteSaver.from_conn_string(":memory:")) as view:
+        graph = run(graph_of(saver=view.saver))
+        values = graph.get_state(config()).values
+        (report,) = compaction.compact(graph, ["t"], prune=True)
+        assert report.rows_after == 1
+        assert graph.get_state(config()).values == values
 
 
 # -- arguments ------------------------------------------------------------------------------------
