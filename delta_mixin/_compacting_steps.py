@@ -125,6 +125,8 @@ def compact(
             report = yield from _one_thread(saver, known, thread_id, planned, execute)
         except _StoppedError as stop:
             stopped[thread_id] = str(stop)
+        except CompactionError as stop:
+            stopped.update(stop.failures)
         except Exception as error:
             if not saver._retry_after(error):
                 raise
@@ -296,9 +298,9 @@ def _store(saver: Any, known: GraphChannels, job: _Job, *, undo: bool) -> Steps[
             done.append(rewrite)
             yield Call("_rewrite_checkpoint", (rewrite.config, rewrite.values, rewrite.metadata))
             yield from _read_back(saver, job, rewrite)
-    except (_StoppedError, RewriteUnsafeError) as error:
-        if isinstance(error, RewriteUnsafeError):
-            done.pop()  # it has seen to that row itself
+    except (_StoppedError, CompactionError, RewriteUnsafeError) as error:
+        if not isinstance(error, _StoppedError):
+            done.pop()  # the hook has seen to that row itself
         for rewrite in reversed(done) if undo else ():
             nothing = dict.fromkeys(rewrite.values)
             yield Call("_rewrite_checkpoint", (rewrite.config, nothing, rewrite.saved.metadata))

@@ -160,8 +160,8 @@ class CleanupHooks(_Saver):
 
         All else of the row stays: id, parent, versions, other values, and pending writes with
         those that a run adds meanwhile. One row changes whole or not at all. Repeating is not an
-        error. The default puts the checkpoint again, once it has seen on a thread of its own
-        that this is safe.
+        error. A `CompactionError` says why this one thread cannot be rewritten. The default puts
+        the checkpoint again, once it has seen on a thread of its own that this is safe.
         """
         steps = _rewriting.rewrite_checkpoint(self, config, values, metadata)
         self._default("_rewrite_checkpoint", steps)

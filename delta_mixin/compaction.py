@@ -85,7 +85,8 @@ def compact(
             not be stored safely; nothing of them was changed.
         SeveredHistoryError: After all other threads are done.
         UnknownDeltaChannelsError: After all other threads are done.
-        RewriteUnsafeError: If the saver can rewrite no checkpoint; nothing was changed.
+        RewriteUnsafeError: If the saver turns out not to rewrite checkpoints safely; this thread
+            and the ones behind it are unchanged.
     """
     subject = _saver_of(graph, saver)
     steps = _compact(subject, graph, thread_ids, channels, **_options(locals()))

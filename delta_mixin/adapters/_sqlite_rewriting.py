@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from delta_mixin.adapters._sqlite_sql import Statements
-from delta_mixin.errors import RewriteUnsafeError, RowsUnreadError
+from delta_mixin.errors import CompactionError, RowsUnreadError
 
 _WHERE = "WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
 
@@ -21,7 +21,7 @@ def rewrite_row(
 
     Raises:
         RowsUnreadError: If the row is gone.
-        RewriteUnsafeError: If the other values would not be stored as they were.
+        CompactionError: If the other values would not be stored as they were.
     """
     conf = config["configurable"]
     key = (str(conf["thread_id"]), conf["checkpoint_ns"], conf["checkpoint_id"])
@@ -52,11 +52,11 @@ def _expect_lossless(
     again_type, again = serde.dumps_typed(checkpoint)
     # A set may be dumped in another order.
     if (again_type, again) != (type_, blob) and Counter(again) != Counter(blob):
-        raise RewriteUnsafeError(
-            f"checkpoint {key[2]} of thread {key[0]!r} holds values that loading changes, such as "
-            "of a class that is not importable here; the thread is unchanged. Compact it where "
-            "the graph runs"
+        why = (
+            f"checkpoint {key[2]} in namespace {key[1]!r} holds values that loading changes, such "
+            "as of a class that is not importable here; compact it where the graph runs"
         )
+        raise CompactionError({key[0]: why})
 
 
 class ScopedLock(asyncio.Lock):

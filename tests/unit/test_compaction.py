@@ -321,8 +321,9 @@ def test_sqlite_does_not_store_again_what_loading_has_changed():
         graph = run(graph_of(saver=saver))
         before = rows(saver)
         saver.serde = Forgetful()
-        with pytest.raises(RewriteUnsafeError, match="holds values that loading changes"):
+        with pytest.raises(CompactionError, match="holds values that loading changes") as caught:
             compaction.compact(graph, ["t"], prune=True)
+        assert caught.value.threads == ("t",)
         saver.serde = JsonPlusSerializer()
         assert rows(saver) == before
 
