@@ -11,8 +11,6 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from delta_mixin.model import CleanupPlan
-
 T = TypeVar("T")
 
 Steps = Generator[Any, Any, T]
@@ -39,10 +37,10 @@ class InScope:
 
 @dataclass(frozen=True)
 class Report:
-    """Hand a finished plan to the caller's `on_plan`."""
+    """Hand a finished plan, or what tells of one, to the caller's `on_plan`."""
 
-    on_plan: Callable[[CleanupPlan], object]
-    plan: CleanupPlan
+    on_plan: Callable[[Any], object]
+    plan: Any
 
 
 def twin(name: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from delta_mixin import _defaults
+from delta_mixin import _defaults, _rewriting
 from delta_mixin._drive import Steps, adrive, drive, twin
 from delta_mixin.errors import MissingHookError
 from delta_mixin.findings import HistoryEnd, Orphans
@@ -28,6 +28,7 @@ HOOKS = (
     "_read_checkpoint_rows",
     "_read_batch_rows",
     "_cleanup_scope",
+    "_rewrite_checkpoint",
 )
 
 
@@ -60,6 +61,14 @@ class CleanupHooks(_Saver):
     VERSIONED_BLOBS: ClassVar[bool] = False
     """Whether channel values are stored apart, keyed by channel and version. Plans then list
     the blobs that nothing references any more in `dead_blobs`."""
+
+    VALUES_BY_VERSION: ClassVar[bool] = True
+    """Whether checkpoints with the same version of a channel may share what is stored of it. `True`
+    costs compaction a look at the other checkpoints; `False` suits stores of whole checkpoints."""
+
+    READS_IN_SCOPE: ClassVar[bool] = False
+    """Whether the public methods that read can be called inside `_cleanup_scope`, and see there
+    what it has changed. Compaction of a thread is one scope only if so."""
 
     # -- the hooks ---------------------------------------------------------------------------
 
@@ -138,6 +147,35 @@ class CleanupHooks(_Saver):
         if (steps := self._sync_hook("_list_run_threads", run_ids)) is not None:
             return await steps  # type: ignore[no-any-return]
         return await adrive(self, _defaults.list_run_threads(self, run_ids))
+
+    def _rewrite_checkpoint(
+        self, config: Any, values: Mapping[str, Any], metadata: Mapping[str, Any]
+    ) -> None:
+        """Store channel values in a checkpoint that is there already, for compaction.
+
+        Args:
+            config: Names the checkpoint.
+            values: By channel, what a reader must find there from now on, of the type given;
+                `None` takes what is stored away again. Every channel has a version there.
+            metadata: Replaces the checkpoint's.
+
+        All else of the row stays: id, parent, versions, other values, and pending writes with
+        those that a run adds meanwhile. One row changes whole or not at all. Repeating is not an
+        error. A `CompactionError` says why this one thread cannot be rewritten. The default puts
+        the checkpoint again, once it has seen on a thread of its own that this is safe.
+        """
+        steps = _rewriting.rewrite_checkpoint(self, config, values, metadata)
+        self._default("_rewrite_checkpoint", steps)
+
+    async def _arewrite_checkpoint(
+        self, config: Any, values: Mapping[str, Any], metadata: Mapping[str, Any]
+    ) -> None:
+        """Async twin of `_rewrite_checkpoint`."""
+        args = (config, values, metadata)
+        if (steps := self._sync_hook("_rewrite_checkpoint", *args)) is not None:
+            await steps
+        else:
+            await adrive(self, _rewriting.rewrite_checkpoint(self, *args))
 
     # -- accommodations ----------------------------------------------------------------------
 

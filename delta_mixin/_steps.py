@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from delta_mixin import planner
+from delta_mixin._copying import select_for_copy
 from delta_mixin._drive import Call, InScope, Report, Steps
 from delta_mixin._view import NamespaceView
 from delta_mixin.channels import UnknownChannelsError
@@ -127,17 +128,22 @@ def copy_thread(saver: Any, source: str, target: str, checkpoint_id: str | None)
     """Copy a thread, or what one of its checkpoints needs, all or nothing."""
 
     def body() -> Steps[None]:
-        rows = yield from _rows_of(saver, [source, target])
-        if rows[target]:
-            raise TargetThreadExistsError(target)
-        if not rows[source]:
-            raise ThreadNotFoundError(source)
-        selected = rows[source]
-        if checkpoint_id is not None:
-            selected = yield from _select(saver, source, selected, checkpoint_id)
-        yield Call("_copy_checkpoint_rows", (source, target, selected))
+        return copy_rows(saver, source, target, checkpoint_id)
 
     yield from _attempt(saver, "_cleanup_scope", (source, target), body)
+
+
+def copy_rows(saver: Any, source: str, target: str, checkpoint_id: str | None) -> Steps[None]:
+    """The body of `copy_thread`, for a scope that is open."""
+    rows = yield from _rows_of(saver, [source, target])
+    if rows[target]:
+        raise TargetThreadExistsError(target)
+    if not rows[source]:
+        raise ThreadNotFoundError(source)
+    selected = rows[source]
+    if checkpoint_id is not None:
+        selected = yield from _select(saver, source, selected, checkpoint_id)
+    yield Call("_copy_checkpoint_rows", (source, target, selected))
 
 
 def keepset(saver: Any, config: Any, channels: Sequence[str]) -> Steps[set[str]]:
@@ -174,7 +180,7 @@ def _select(
         raise CheckpointNotFoundError(source, checkpoint_id)
     try:
         selected, severed = yield from _answer_one(
-            saver, source, planner.select_for_copy(views, checkpoint_id, traits_of(saver))
+            saver, source, select_for_copy(views, checkpoint_id, traits_of(saver))
         )
     except UnknownChannelsError:
         raise UnknownDeltaChannelsError([source]) from None

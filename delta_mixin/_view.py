@@ -14,10 +14,15 @@ class NamespaceView:
 
     Args:
         rows: Rows of one thread and namespace; a later duplicate of an id is ignored.
+
+    Attributes:
+        fleeting: Channels that a graph is known to keep for a moment only, so that no reader
+            rebuilds them. Where counters or snapshots name one all the same, they count.
     """
 
     def __init__(self, checkpoint_ns: str, rows: Iterable[CheckpointRow] = ()) -> None:
         self.checkpoint_ns = checkpoint_ns
+        self.fleeting: frozenset[str] = frozenset()
         self._rows: dict[str, CheckpointRow] = {}
         for row in sorted(rows, key=attrgetter("checkpoint_id")):
             self._rows.setdefault(row.checkpoint_id, row)

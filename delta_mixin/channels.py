@@ -40,6 +40,22 @@ def counters(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
     return found
 
 
+def without_counters(metadata: Mapping[str, Any], channels: Collection[str]) -> dict[str, Any]:
+    """Metadata whose counters of these channels are as after a snapshot: not there.
+
+    Source: `_put_checkpoint` of langgraph 1.2 stores counters that are not zero, if any.
+    """
+    changed = dict(metadata)
+    for name in (EARLY_COUNTERS, COUNTERS):
+        stored = changed.get(name)
+        if isinstance(stored, Mapping):
+            if kept := {c: n for c, n in stored.items() if c not in channels}:
+                changed[name] = kept
+            else:
+                del changed[name]
+    return changed
+
+
 def is_counting(counter: Any) -> bool:
     """Whether a counter is not zero, so that its row cannot hold the channel's snapshot.
 
@@ -149,7 +165,7 @@ def _written_without_value(view: NamespaceView) -> frozenset[str]:
             found.update(c for c in written if versions[c] != before.get(c))
     # An ephemeral channel looks like this where a fork clears what another branch was to read.
     stored = {c for row in view for c in _populated(row) - (row.snapshots or frozenset())}
-    return frozenset(filter(_can_be_delta, found - stored))
+    return frozenset(filter(_can_be_delta, found - stored - view.fleeting))
 
 
 def _evidence(view: NamespaceView) -> frozenset[str]:
@@ -161,4 +177,4 @@ def _evidence(view: NamespaceView) -> frozenset[str]:
         if _from_loop(row)
         for c in _open_channels(row) - counters(row.metadata).keys()
     }
-    return frozenset(filter(_can_be_delta, used - ephemeral))
+    return frozenset(filter(_can_be_delta, used - ephemeral - view.fleeting))

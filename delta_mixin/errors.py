@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 __all__ = [
     "CheckpointNotFoundError",
     "CleanupFailedError",
+    "CompactionError",
     "DeltaMixinError",
     "DeltaThreadRefusedError",
     "IsolationLevelError",
@@ -14,6 +15,7 @@ __all__ = [
     "NothingToRecoverError",
     "ReadOnlyDatabaseError",
     "RecoveryFailedError",
+    "RewriteUnsafeError",
     "RowsUnreadError",
     "SeveredHistoryError",
     "TargetThreadExistsError",
@@ -112,6 +114,30 @@ class CleanupFailedError(DeltaMixinError):
             f"cleanup failed, left untouched: {len(self.threads)} thread(s)\n{lines}\n"
             "All other threads are done; call again for these."
         )
+
+
+class CompactionError(DeltaMixinError):
+    """Values of some threads could not be stored safely, so these were left as they were.
+
+    All other threads of the call are done.
+
+    Attributes:
+        threads: Ids of the threads that were left alone, in the order they were given.
+        failures: For each of them, one sentence that names namespace, checkpoint and channel.
+    """
+
+    def __init__(self, failures: Mapping[str, str]) -> None:
+        self.threads: tuple[str, ...] = tuple(failures)
+        self.failures: dict[str, str] = dict(failures)
+        lines = "\n".join(f"  {t!r}: {why}" for t, why in self.failures.items())
+        super().__init__(
+            f"not compacted, nothing deleted: {len(self.threads)} thread(s)\n{lines}\n"
+            "Mend the reducer or the saver; prune without compaction needs neither."
+        )
+
+
+class RewriteUnsafeError(DeltaMixinError, NotImplementedError):
+    """The saver's public methods cannot rewrite a checkpoint; the thread was left as it was."""
 
 
 class RowsUnreadError(DeltaMixinError, RuntimeError):

@@ -7,7 +7,7 @@ that must read back exactly as before:
    call's namespace (a task id after ":") goes whole with the root checkpoint it started from,
    once that one is stored and not kept; a `checkpointer=True` subgraph's outlives calls.
 2. `plan_delete_for_runs`: every row that is not of those runs; only rows of the runs go.
-3. `select_for_copy`: one checkpoint, and what stood beside it in the other namespaces.
+3. `_copying.select_for_copy`: one checkpoint, and what stood beside it in the other namespaces.
 
 A kept head of a format before version 4 keeps its parent where that holds its pending sends.
 In doubt a row is kept.
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 
 from delta_mixin._view import NamespaceView
@@ -210,50 +210,6 @@ def plan_delete_for_runs(
     return (yield from _finish(thread_id, "delete_for_runs", sweeps, traits, heads))
 
 
-def select_for_copy(
-    views: Mapping[str, NamespaceView], checkpoint_id: str, traits: SaverTraits
-) -> Planning[tuple[list[CheckpointRow], list[Break]]]:
-    """The rows that a thread branched off at one root checkpoint needs.
-
-    These are that checkpoint; the subgraph calls that started from it; of each
-    `checkpointer=True` namespace the newest row whose root is that checkpoint or an ancestor
-    of it, or may have been one before a cleanup; and what the readers of all these need.
-
-    Args:
-        views: The source thread's rows, from `group_rows`.
-        checkpoint_id: A stored checkpoint of the root namespace.
-        traits: What is known of the saver.
-
-    Returns:
-        The rows, without the parents that are not among them, and the breaks met on the way.
-
-    Raises:
-        UnknownChannelsError: If only the LangGraph.js marker says that there are delta channels.
-    """
-    lineage = dict.fromkeys(views[""].upwards(checkpoint_id))
-    selected: list[CheckpointRow] = []
-    severed: list[Break] = []
-    for ns, view in views.items():
-        if ns == "":
-            roots = [checkpoint_id]
-        else:
-            yield from view.need(view.ids, "metadata")
-            if ":" in ns:
-                roots = view.ids if _root_of(view.newest) == checkpoint_id else []
-            else:
-                roots = [r.checkpoint_id for r in view if _may_precede(r, lineage)][-1:]
-        sweep = _Sweep(view, {i: [Reason("selected")] for i in roots})
-        yield from _keep_what_readers_need(sweep, list(reversed(roots)), traits)
-        # The copy must not point to a parent that stays behind.
-        selected += [
-            row if row.parent_id in sweep.kept else replace(row, parent_id=None)
-            for row in view
-            if row.checkpoint_id in sweep.kept
-        ]
-        severed += sweep.marks.severed
-    return selected, severed
-
-
 def _prune_roots(
     view: NamespaceView, rules: PruneRules, head: str | None
 ) -> dict[str, list[Reason]]:
@@ -331,13 +287,6 @@ def _descendants(view: NamespaceView, origins: Collection[str]) -> set[str]:
             found.add(row_id)
             todo += children.get(row_id, ())
     return found
-
-
-def _may_precede(row: CheckpointRow, lineage: dict[str, None]) -> bool:
-    """Whether the root checkpoint of a subgraph's row is one of the lineage, or may have been."""
-    root = _root_of(row)
-    # A cleanup cuts the lineage off, so what is older than its end can belong to it.
-    return root is not None and (root in lineage or root < next(reversed(lineage)))
 
 
 def _delta_channels(

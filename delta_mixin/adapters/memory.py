@@ -153,9 +153,32 @@ class DeltaInMemorySaver(DeltaChannelAwarePruneMixin, CopyAndDeleteForRunsMixin,
     ) -> HistoryEnd | None:
         return self._read_history_end(thread_id, checkpoint_ns, checkpoint_id)
 
+    def _rewrite_checkpoint(
+        self, config: Any, values: Mapping[str, Any], metadata: Mapping[str, Any]
+    ) -> None:
+        conf = config["configurable"]
+        ns, checkpoint_id = conf["checkpoint_ns"], conf["checkpoint_id"]
+        for key in self._stored_as(str(conf["thread_id"])):
+            if checkpoint_id not in self.storage[key].get(ns, {}):
+                continue
+            checkpoint, _, parent_id = self.storage[key][ns][checkpoint_id]
+            versions = self.serde.loads_typed(checkpoint)["channel_versions"]
+            for channel, value in values.items():
+                # As the host stores the absence of a value.
+                blob = ("empty", b"") if value is None else self.serde.dumps_typed(value)
+                self.blobs[(key, ns, channel, versions[channel])] = blob
+            saved = (checkpoint, self.serde.dumps_typed(dict(metadata)), parent_id)
+            self.storage[key][ns][checkpoint_id] = saved
+
     def _list_run_threads(self, run_ids: Sequence[str]) -> list[str]:
         # Every row's run is checked anyway.
         return [str(key) for key in list(self.storage)]
+
+    def _checkpoint_config(
+        self, thread_id: Any, checkpoint_ns: str | None, checkpoint_id: str | None
+    ) -> Any:
+        stored = self._stored_as(str(thread_id)) or [thread_id]
+        return super()._checkpoint_config(stored[0], checkpoint_ns, checkpoint_id)
 
     def _stored_as(self, thread_id: str) -> list[Any]:
         """The keys a thread is stored under: the host keeps an int or UUID as it is."""
@@ -178,6 +201,11 @@ class DeltaInMemorySaver(DeltaChannelAwarePruneMixin, CopyAndDeleteForRunsMixin,
 
     async def _alist_orphans(self, thread_id: str) -> Orphans:
         return self._list_orphans(thread_id)
+
+    async def _arewrite_checkpoint(
+        self, config: Any, values: Mapping[str, Any], metadata: Mapping[str, Any]
+    ) -> None:
+        self._rewrite_checkpoint(config, values, metadata)
 
     async def _alist_run_threads(self, run_ids: Sequence[str]) -> list[str]:
         return self._list_run_threads(run_ids)

@@ -38,13 +38,14 @@ from typing import TYPE_CHECKING, Any, cast
 from langgraph.checkpoint.postgres import _ainternal, _internal
 from psycopg import AsyncConnection, Connection, errors
 from psycopg.pq import TransactionStatus
-from psycopg.rows import tuple_row
+from psycopg.rows import dict_row, tuple_row
 
 from delta_mixin._hooks import CleanupHooks
 from delta_mixin.adapters import _postgres_bodies as bodies
 from delta_mixin.adapters import _postgres_inspecting as inspecting
 from delta_mixin.adapters._loop import SyncMethodsOnLoop
 from delta_mixin.adapters._postgres_ids import AsyncTextIdPostgresSaver, TextIdPostgresSaver
+from delta_mixin.adapters._postgres_rewriting import rewrite_row
 from delta_mixin.errors import RowsUnreadError, TargetThreadExistsError
 from delta_mixin.findings import HistoryEnd, Orphans
 from delta_mixin.mixins import CopyAndDeleteForRunsMixin, DeltaChannelAwarePruneMixin
@@ -81,6 +82,7 @@ class _PostgresTraits(CleanupHooks):
     """What both savers tell the operations."""
 
     NEWEST_ID_IS_HEAD = True
+    READS_IN_SCOPE = True
     CLEANUP_BATCH_SIZE = 500
     CLEANUP_BATCH_ROWS = 20_000
 
@@ -158,6 +160,22 @@ class DeltaPostgresSaver(
     ) -> HistoryEnd | None:
         args = (str(thread_id), checkpoint_ns, checkpoint_id)
         return self._execute(inspecting.read_history_end(*args))
+
+    def _rewrite_checkpoint(
+        self, config: Any, values: Mapping[str, Any], metadata: Mapping[str, Any]
+    ) -> None:
+        self._execute(rewrite_row(self.serde, config, values, metadata))
+
+    @contextmanager
+    def _cursor(self, *, pipeline: bool = False) -> Iterator[Any]:
+        """The host's cursor; inside a scope, one on its connection."""
+        scope = _cursor_in_scope.get()
+        if scope is None or scope[0] is not self:
+            with super()._cursor(pipeline=pipeline) as cursor:
+                yield cursor
+        else:
+            with scope[1].connection.cursor(binary=True, row_factory=dict_row) as cursor:
+                yield cursor
 
     def _list_run_threads(self, run_ids: Sequence[str]) -> Sequence[str]:
         return self._execute(bodies.list_run_threads(run_ids))
@@ -259,6 +277,22 @@ class AsyncDeltaPostgresSaver(
     ) -> HistoryEnd | None:
         args = (str(thread_id), checkpoint_ns, checkpoint_id)
         return await self._execute(inspecting.read_history_end(*args))
+
+    async def _arewrite_checkpoint(
+        self, config: Any, values: Mapping[str, Any], metadata: Mapping[str, Any]
+    ) -> None:
+        await self._execute(rewrite_row(self.serde, config, values, metadata))
+
+    @asynccontextmanager
+    async def _cursor(self, *, pipeline: bool = False) -> AsyncIterator[Any]:
+        """The host's cursor; inside a scope, one on its connection."""
+        scope = _cursor_in_scope.get()
+        if scope is None or scope[0] is not self:
+            async with super()._cursor(pipeline=pipeline) as cursor:
+                yield cursor
+        else:
+            async with scope[1].connection.cursor(binary=True, row_factory=dict_row) as cursor:
+                yield cursor
 
     async def _alist_run_threads(self, run_ids: Sequence[str]) -> Sequence[str]:
         return await self._execute(bodies.list_run_threads(run_ids))

@@ -6,9 +6,11 @@ saver's own lock: a second process that writes to the file waits, and sees all o
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+import threading
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from typing import Any, TypeVar, cast
 
 from langgraph.checkpoint.sqlite import SqliteSaver
@@ -18,6 +20,7 @@ from typing_extensions import Self
 from delta_mixin.adapters import _sqlite_inspecting as inspecting
 from delta_mixin.adapters import _sqlite_sql as sql
 from delta_mixin.adapters._loop import SyncMethodsOnLoop
+from delta_mixin.adapters._sqlite_rewriting import ScopedLock, rewrite_row
 from delta_mixin.errors import ReadOnlyDatabaseError
 from delta_mixin.findings import HistoryEnd, Orphans
 from delta_mixin.mixins import CopyAndDeleteForRunsMixin, DeltaChannelAwarePruneMixin
@@ -36,6 +39,11 @@ class DeltaSqliteSaver(DeltaChannelAwarePruneMixin, CopyAndDeleteForRunsMixin, S
     """
 
     NEWEST_ID_IS_HEAD = True
+    VALUES_BY_VERSION = False
+    READS_IN_SCOPE = True
+
+    _scope_thread: int | None = None
+    """The thread that has a scope open, and with it the lock."""
 
     @classmethod
     @contextmanager
@@ -78,9 +86,24 @@ class DeltaSqliteSaver(DeltaChannelAwarePruneMixin, CopyAndDeleteForRunsMixin, S
         with self.cursor(transaction=False):  # takes the lock
             return self._execute(inspecting.read_history_end(self.serde, *args))
 
+    def _rewrite_checkpoint(
+        self, config: Any, values: Mapping[str, Any], metadata: Mapping[str, Any]
+    ) -> None:
+        self._execute(rewrite_row(self.serde, config, values, metadata))
+
     def _list_run_threads(self, run_ids: Sequence[str]) -> list[str]:
         with self._read_scope(()):
             return self._execute(sql.list_run_threads(run_ids))
+
+    @contextmanager
+    def cursor(self, transaction: bool = True) -> Iterator[sqlite3.Cursor]:
+        """The host's cursor; inside a scope, without its lock and its commit."""
+        if self._scope_thread == threading.get_ident():
+            with closing(self.conn.cursor()) as cursor:
+                yield cursor
+        else:
+            with super().cursor(transaction) as cursor:
+                yield cursor
 
     @contextmanager
     def _transaction(self, kind: str) -> Iterator[None]:
@@ -93,6 +116,7 @@ class DeltaSqliteSaver(DeltaChannelAwarePruneMixin, CopyAndDeleteForRunsMixin, S
                 if always_open:
                     self.conn.execute("COMMIT")
                 self.conn.execute(f"BEGIN {kind}")
+                self._scope_thread = threading.get_ident()
                 yield
                 self.conn.execute("COMMIT")  # commit() does nothing with autocommit=True
             except BaseException:
@@ -100,6 +124,7 @@ class DeltaSqliteSaver(DeltaChannelAwarePruneMixin, CopyAndDeleteForRunsMixin, S
                     self.conn.execute("ROLLBACK")
                 raise
             finally:
+                self._scope_thread = None
                 if always_open:
                     self.conn.execute("BEGIN")
 
@@ -122,6 +147,12 @@ class AsyncDeltaSqliteSaver(
     """
 
     NEWEST_ID_IS_HEAD = True
+    VALUES_BY_VERSION = False
+    READS_IN_SCOPE = True
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.lock = self._scoped_lock = ScopedLock()
 
     @classmethod
     @asynccontextmanager
@@ -165,6 +196,11 @@ class AsyncDeltaSqliteSaver(
         async with self.lock:
             return await self._aexecute(inspecting.read_history_end(self.serde, *args))
 
+    async def _arewrite_checkpoint(
+        self, config: Any, values: Mapping[str, Any], metadata: Mapping[str, Any]
+    ) -> None:
+        await self._aexecute(rewrite_row(self.serde, config, values, metadata))
+
     async def _alist_run_threads(self, run_ids: Sequence[str]) -> list[str]:
         async with self._aread_scope(()):
             return await self._aexecute(sql.list_run_threads(run_ids))
@@ -180,6 +216,7 @@ class AsyncDeltaSqliteSaver(
                     if always_open:
                         await self.conn.execute("COMMIT")
                     await self.conn.execute(f"BEGIN {kind}")
+                    self._scoped_lock.scope = asyncio.current_task()
                     yield
                     await self.conn.execute("COMMIT")
                 except BaseException:
@@ -188,6 +225,7 @@ class AsyncDeltaSqliteSaver(
                         await self.conn.execute("ROLLBACK")
                     raise
                 finally:
+                    self._scoped_lock.scope = None
                     if always_open:
                         await self.conn.execute("BEGIN")
 

@@ -3,13 +3,16 @@
 import tempfile
 import threading
 from contextlib import contextmanager
+from typing import Annotated, TypedDict
 
 import pytest
 from delta_jsonl_saver import DeltaJsonLinesSaver
+from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.graph import START, StateGraph
 from thread_files import ThreadFiles
 
-from delta_mixin import TargetThreadExistsError
+from delta_mixin import TargetThreadExistsError, compaction
 from delta_mixin.testing import CleanupStateMachine, SaverContract
 
 THREAD = {"configurable": {"thread_id": "a", "checkpoint_ns": ""}}
@@ -117,3 +120,29 @@ def test_a_deleted_thread_leaves_nothing_behind(saver):
     saver.put_writes(early, [("log", "early")], "task")
     saver.prune(["a"], strategy="delete")
     assert saver.files.thread_ids() == []
+
+
+def test_compaction_needs_no_further_hook(saver):
+    graph = counting_graph(saver)
+    for _ in range(3):
+        graph.invoke({"log": ["in"]}, THREAD, durability="sync")
+    before = graph.get_state(THREAD).values
+    (report,) = compaction.compact(graph, ["a"], prune=True)
+    assert (report.rows_before, report.rows_after) == (9, 1)
+    assert graph.get_state(THREAD).values == before
+    assert saver.files.thread_ids() == ["a"]
+
+
+def extend(log, writes):
+    return log + [entry for write in writes for entry in write]
+
+
+class State(TypedDict):
+    log: Annotated[list, DeltaChannel(extend)]
+
+
+def counting_graph(saver):
+    builder = StateGraph(State)
+    builder.add_node("step", lambda values: {"log": [len(values["log"])]})
+    builder.add_edge(START, "step")
+    return builder.compile(checkpointer=saver)

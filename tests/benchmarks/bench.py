@@ -19,12 +19,14 @@ import tracemalloc
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
+from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.graph import START, StateGraph
 
-from delta_mixin import CheckpointRow, planner
+from delta_mixin import CheckpointRow, compaction, planner
 from delta_mixin.adapters.memory import DeltaInMemorySaver
 from delta_mixin.adapters.sqlite import DeltaSqliteSaver
 
@@ -61,12 +63,38 @@ class Prepared:
             (plan,) = saver.plan_prune(["t"])
         return cls(path, rows, len(plan.kept), [key.checkpoint_id for key in plan.doomed])
 
-    def time(self, run: Run) -> float:
-        """Seconds that `run` takes on a copy of the file, given a saver opened on it."""
+    @property
+    def ids(self) -> list[str]:
+        """All its checkpoints, oldest first."""
+        with SqliteSaver.from_conn_string(str(self.path)) as saver:
+            query = f"SELECT checkpoint_id FROM checkpoints {OF_THREAD} ORDER BY checkpoint_id"
+            return [row[0] for row in saver.conn.execute(query)]
+
+    def left_by(self, run: Run) -> tuple[int, int]:
+        """Rows and bytes that `run` leaves on a copy of the file."""
+        copy = self.path.with_suffix(".copy")
+        shutil.copyfile(self.path, copy)
+        with DeltaSqliteSaver.from_conn_string(str(copy)) as saver:
+            run(saver)
+            ((rows, size),) = saver.conn.execute(
+                "SELECT count(*), sum(length(checkpoint) + length(metadata)) FROM checkpoints"
+            )
+            ((written,),) = saver.conn.execute("SELECT sum(length(value)) FROM writes")
+        return rows, size + (written or 0)
+
+    def time(self, run: Run, after: Run | None = None) -> float:
+        """Seconds that `run` takes on a copy of the file, given a saver opened on it.
+
+        Args:
+            run: What to time.
+            after: What to do with the copy first.
+        """
         copy = self.path.with_suffix(".copy")
         shutil.copyfile(self.path, copy)
         with DeltaSqliteSaver.from_conn_string(str(copy)) as saver:
             saver.setup()
+            if after is not None:
+                after(saver)
             gc.collect()
             start = time.perf_counter()
             run(saver)
@@ -164,6 +192,61 @@ def measure_runs(report: Report, folder: Path, rounds: int) -> None:
     report.times(seconds)
     raw, ours = seconds.values()
     report.ratio("delete_for_runs / raw DELETE", ours, raw)
+
+
+def extend(state: list[int], writes: list[list[int]]) -> list[int]:
+    return [*state, *(item for write in writes for item in write)]
+
+
+def graph_of_thread() -> Any:
+    """A graph with the delta channel of the prepared threads."""
+    builder = StateGraph(TypedDict("State", {"log": Annotated[list, DeltaChannel(extend)]}))
+    builder.add_node("node", lambda values: {})
+    builder.add_edge(START, "node")
+    return builder.compile()
+
+
+def measure_compaction(report: Report, folder: Path, rounds: int, frequency: int) -> None:
+    # The newest checkpoint is as far from its snapshot as it can be, but for four.
+    prepared = Prepared.write(folder, 1_996, 20_000, frequency)
+    graph = graph_of_thread()
+
+    def compact(saver: Any) -> None:
+        compaction.compact(graph, ["t"], saver=saver, prune=True)
+
+    def head(saver: Any) -> Any:
+        return graph.copy({"checkpointer": saver}).get_state(CONFIG).values["log"]
+
+    report.title(
+        f"SQLite, compaction: {prepared.rows:,} checkpoints with 20 kB each, "
+        f"a snapshot every {frequency:,} updates"
+    )
+    for name, clean in {"prune": prune, "compact and prune": compact}.items():
+        rows, size = prepared.left_by(clean)
+        print(f"  {'kept by ' + name:44}{rows:9,} rows, {size:12,} bytes")
+    variants: dict[str, Run] = {
+        "raw DELETE of all rows but the newest": raw_delete(prepared.ids[:-1]),
+        "prune": prune,
+        "compact and prune": compact,
+    }
+    seconds = take_turns(rounds, on(prepared, variants))
+    report.times(seconds)
+    raw, walked, compacted = seconds.values()
+    report.ratio("prune / raw DELETE", walked, raw)
+    report.ratio("compact and prune / raw DELETE", compacted, raw)
+    reads = take_turns(
+        rounds,
+        {
+            "state at the head, before": lambda: prepared.time(head),
+            "state at the head, pruned": lambda: prepared.time(head, after=prune),
+            "state at the head, compacted": lambda: prepared.time(head, after=compact),
+        },
+    )
+    report.times(reads)
+    before, _, after = reads.values()
+    # Within ten updates of a snapshot there is little to gain, and noise decides.
+    bound = 1.0 if frequency >= 100 else None
+    report.ratio("head compacted / before", after, before, bound)
 
 
 def measure_growth(report: Report, folder: Path, rounds: int) -> None:
@@ -295,6 +378,8 @@ def main() -> int:
         measure_prune(report, folder, rounds, frequency=1_500)
         measure_copy(report, folder, rounds)
         measure_runs(report, folder, rounds)
+        for frequency in (10, 100, 1_000):
+            measure_compaction(report, folder, max(1, rounds // 2), frequency)
         measure_growth(report, folder, max(1, rounds // 2))
         measure_planning(report, folder, max(1, rounds // 2))
         measure_memory_saver(report, folder, rounds)

@@ -11,9 +11,6 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from langgraph._internal._typing import MISSING
-from langgraph.channels.delta import DeltaChannel
-from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.types import Command
 
@@ -25,51 +22,6 @@ from delta_mixin.testing import oracle
 
 def read_all(view, thread, thread_id=None):
     return oracle.read_thread(view, thread_id or thread.id, thread.delta)
-
-
-def replayed(reading, channel):
-    """The value that langgraph's own channel has at a checkpoint."""
-
-    def extend(state, writes):
-        return [*state, *(item for write in writes for item in write)]
-
-    made = DeltaChannel(extend, list)
-    if channel in reading.values:
-        return made.from_checkpoint(reading.values[channel].value).get()
-    rebuilt = reading.rebuilt.get(channel, oracle.Rebuilt(None, (), "start"))
-    made = made.from_checkpoint(MISSING if rebuilt.seed is None else rebuilt.seed.value)
-    made.replay_writes([(task, name, value.value) for task, name, value in rebuilt.writes])
-    return made.get()
-
-
-def assert_as_recorded(view, thread, found):
-    for (ns, checkpoint_id), reading in found.items():
-        for channel, recorded in thread.states[ns][checkpoint_id].items():
-            if channel not in thread.delta:
-                # A plain reducer that was never written reads as its empty value.
-                stored = reading.values.get(channel)
-                value = [] if stored is None else stored.value
-            elif not in_memory_differs(view, thread, reading, channel, recorded):
-                value = replayed(reading, channel)
-                if thread.id == "parallel" and thread.with_task_paths and not oracle.SETTLED_HOST:
-                    value, recorded = sorted(value), sorted(recorded)
-            else:
-                continue
-            assert value == recorded, f"channel {channel!r} of {checkpoint_id} in {ns!r}"
-
-
-def in_memory_differs(view, thread, reading, channel, recorded):
-    """Whether the in-memory saver reads a channel otherwise than SQLite, which was recorded."""
-    if not isinstance(view.saver, InMemorySaver):
-        return False
-    if thread.id == "plain_delta_plain" and recorded == []:
-        # The plain graph of langgraph < 1.2.24 stored its empty value without a new version:
-        # readers find it where values are inline, not where they are kept by version.
-        return True
-    # Before 4.3 this saver left out the writes stored beside a plain seed.
-    rebuilt = reading.rebuilt.get(channel)
-    seed = None if rebuilt is None else rebuilt.seed
-    return not oracle.SETTLED_HOST and seed is not None and isinstance(seed.value, list)
 
 
 # -- what must stay, worked out from scratch --------------------------------------------------
@@ -130,14 +82,14 @@ def test_every_release_wrote_every_thread(release, recorded_threads, scenarios):
     assert recorded_threads == scenarios.SCENARIOS.keys()
 
 
-def test_values_read_as_the_release_recorded_them(opened, thread):
+def test_values_read_as_the_release_recorded_them(opened, thread, assert_as_recorded):
     with opened() as view:
         found = read_all(view, thread)
         assert found.keys() == {(ns, i) for ns, states in thread.states.items() for i in states}
         assert_as_recorded(view, thread, found)
 
 
-def test_prune_keeps_what_readers_need_and_nothing_else(opened, thread):
+def test_prune_keeps_what_readers_need_and_nothing_else(opened, thread, assert_as_recorded):
     with opened() as view:
         before = read_all(view, thread)
         expected = kept_by_prune(view, thread)
@@ -180,7 +132,7 @@ def test_any_pinned_checkpoint_keeps_what_it_needs_and_nothing_else(opened, thre
             assert_minimal(thread, {*plan.kept}, kept_by_prune(view, thread, [checkpoint_id]))
 
 
-def test_deleting_any_run_changes_no_other_checkpoint(opened, thread):
+def test_deleting_any_run_changes_no_other_checkpoint(opened, thread, assert_as_recorded):
     with opened() as view:
         before = read_all(view, thread)
         runs = {key: r.metadata.value.get("run_id") for key, r in before.items()}
@@ -223,7 +175,7 @@ def test_a_copy_of_a_file_is_equal_row_for_row(thread):
     assert sorted(renamed[1]) == copy[1]
 
 
-def test_a_copy_of_a_checkpoint_reads_the_same(opened, thread):
+def test_a_copy_of_a_checkpoint_reads_the_same(opened, thread, assert_as_recorded):
     root_ids = sorted(thread.states[""])
     middle = root_ids[len(root_ids) // 2]
     with opened() as view:

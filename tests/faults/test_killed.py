@@ -36,6 +36,9 @@ OPERATIONS: dict[str, Any] = {
         [[f"run-{number}" for number in range(2, 30)]],
         {"thread_ids": ["one", "two"]},
     ),
+    "compaction.compact": ([["one", "two"]], {"prune": True}),
+    "compaction.delete_for_runs": ([["run-7", "run-20"]], {"thread_ids": ["one", "two"]}),
+    "compaction.copy_thread": (["one", "copy"], {"checkpoint_id": "the 200th"}),
 }
 
 
@@ -98,6 +101,8 @@ def test_a_killed_cleanup_is_as_before_or_done(
     request = {"path": path, "side": side, "operation": operation}
     request["arguments"], request["options"] = OPERATIONS[operation]
     before = read(original)
+    if "checkpoint_id" in request["options"]:
+        request["options"] = {"checkpoint_id": before["one"][200][3]}
     fresh(original, path)
     whole = victim(**request)
     done = read(path)

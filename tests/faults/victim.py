@@ -15,11 +15,46 @@ import os
 import signal
 import sys
 import time
-from typing import Any
+from typing import Annotated, Any
 
+from langgraph.channels.delta import DeltaChannel
+from langgraph.graph import START, StateGraph
+from typing_extensions import TypedDict
+
+from delta_mixin import compaction
 from delta_mixin.adapters.sqlite import AsyncDeltaSqliteSaver, DeltaSqliteSaver
 
 INSTRUCTIONS_PER_TICK = 50
+
+
+def extend(state: list[Any], writes: list[Any]) -> list[Any]:
+    return [*state, *(item for write in writes for item in write)]
+
+
+class State(TypedDict):
+    log: Annotated[list, DeltaChannel(extend)]
+    notes: Annotated[list, DeltaChannel(extend)]
+
+
+def compiled() -> Any:
+    """The graph of the threads."""
+    builder = StateGraph(State)
+    builder.add_node("node", lambda values: {})
+    builder.add_edge(START, "node")
+    return builder.compile()
+
+
+GRAPH = compiled()
+
+
+def operation_of(saver: Any, request: dict[str, Any]) -> Any:
+    """What to call: a method of the saver, or a function of the compaction module."""
+    prefix = "a" if request["side"] == "async" else ""
+    module, _, name = request["operation"].rpartition(".")
+    if not module:
+        return getattr(saver, prefix + name)
+    function = getattr(compaction, prefix + name)
+    return lambda *args, **options: function(GRAPH, *args, saver=saver, **options)
 
 
 class Counter:
@@ -44,7 +79,6 @@ class Counter:
 
 def work(request: dict[str, Any], began: int) -> dict[str, Any]:
     counter = Counter(request)
-    operation = request["operation"]
     arguments, options = request["arguments"], request["options"]
 
     def begin() -> None:
@@ -57,7 +91,7 @@ def work(request: dict[str, Any], began: int) -> dict[str, Any]:
             await saver.conn.set_trace_callback(counter.statement)
             begin()
             start = time.perf_counter()
-            await getattr(saver, f"a{operation}")(*arguments, **options)
+            await operation_of(saver, request)(*arguments, **options)
             return time.perf_counter() - start
 
     if request["side"] == "async":
@@ -69,7 +103,7 @@ def work(request: dict[str, Any], began: int) -> dict[str, Any]:
             saver.conn.set_trace_callback(counter.statement)
             begin()
             start = time.perf_counter()
-            getattr(saver, operation)(*arguments, **options)
+            operation_of(saver, request)(*arguments, **options)
             seconds = time.perf_counter() - start
     return {"seconds": seconds, **counter.counts}
 

@@ -10,9 +10,14 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from itertools import count
-from typing import Any
+from itertools import chain, count
+from typing import Annotated, Any
 
+from langgraph.channels.delta import DeltaChannel
+from langgraph.graph import START, StateGraph
+from typing_extensions import TypedDict
+
+from delta_mixin import compaction
 from delta_mixin.adapters.postgres import DeltaPostgresSaver
 
 
@@ -27,6 +32,26 @@ def copy(saver: Any, thread_ids: list[str]) -> None:
 
 def delete(saver: Any, thread_ids: list[str]) -> None:
     saver.delete_for_runs([f"{t}-1" for t in thread_ids])
+
+
+class State(TypedDict):
+    log: Annotated[list, DeltaChannel(lambda state, writes: [*state, *chain(*writes)])]
+
+
+def compiled() -> Any:
+    """A graph with the delta channel that `threads.py` writes."""
+    builder = StateGraph(State)
+    builder.add_node("node", lambda values: {})
+    builder.add_edge(START, "node")
+    return builder.compile()
+
+
+def compact(saver: Any, thread_ids: list[str]) -> None:
+    compaction.compact(compiled(), thread_ids, saver=saver, prune=True)
+
+
+def compact_for_runs(saver: Any, thread_ids: list[str]) -> None:
+    compaction.delete_for_runs(compiled(), [f"{t}-1" for t in thread_ids], saver=saver)
 
 
 def forks(dsn: str, thread_ids: list[str]) -> None:

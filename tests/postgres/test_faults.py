@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import signal
 import sys
 import threading
 import time
 from contextlib import suppress
+from pathlib import Path
 
 import psycopg
 import pytest
 
 from delta_mixin.adapters.postgres import DeltaPostgresSaver
 
-TIMES = 30
+TIMES = int(os.environ.get("DELTA_MIXIN_KILLS", "30"))
 NAMES = [f"t{n}" for n in range(6)]
 TABLES = ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
 
@@ -35,7 +37,27 @@ def delete(dsn):
         saver.delete_for_runs([f"{name}-1" for name in NAMES])
 
 
-OPERATIONS = [prune, copy, delete]
+def compact(dsn):
+    with DeltaPostgresSaver.from_conn_string(dsn) as saver:
+        neighbour_module().compact(saver, NAMES)
+
+
+def compact_for_runs(dsn):
+    with DeltaPostgresSaver.from_conn_string(dsn) as saver:
+        neighbour_module().compact_for_runs(saver, NAMES)
+
+
+def neighbour_module():
+    """The module that does the same in a process of its own."""
+    if "postgres_neighbour" not in sys.modules:
+        path = Path(__file__).with_name("neighbour.py")
+        spec = importlib.util.spec_from_file_location("postgres_neighbour", path)
+        sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[spec.name])
+    return sys.modules["postgres_neighbour"]
+
+
+OPERATIONS = [prune, copy, delete, compact, compact_for_runs]
 
 
 @pytest.fixture(scope="module")

@@ -9,14 +9,14 @@ from typing import Any
 from uuid import uuid4
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.channels.delta import DeltaChannel
+from langgraph.channels import DeltaChannel
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.state import CompiledStateGraph
 from psycopg import AsyncConnection, Connection
 from psycopg.rows import DictRow
 from psycopg_pool import ConnectionPool
-from typing_extensions import assert_type
+from typing_extensions import TypedDict, assert_type
 
 from delta_mixin import (
     BlobKey,
@@ -29,6 +29,7 @@ from delta_mixin import (
     RowKey,
     SeveredHistoryError,
     StrictDeltaHistoryMixin,
+    compaction,
 )
 from delta_mixin.adapters.memory import DeltaInMemorySaver
 from delta_mixin.adapters.postgres import AsyncDeltaPostgresSaver, DeltaPostgresSaver
@@ -48,6 +49,10 @@ from delta_mixin.testing import CleanupStateMachine, SaverContract
 from delta_mixin.verification import averify_thread, verify_thread
 
 config: RunnableConfig = {"configurable": {"thread_id": "1"}}
+
+
+class State(TypedDict):
+    log: list[str]
 
 
 def opened() -> None:
@@ -106,6 +111,29 @@ def read(plan: CleanupPlan, saved: CheckpointTuple) -> None:
     assert_type(plan.dead_blobs, tuple[BlobKey, ...])
     assert_type(plan.heads[""], str | None)
     assert_type(CheckpointRow.from_tuple(saved), CheckpointRow)
+
+
+def compacted(graph: CompiledStateGraph[State, None, State, State], told: list[str]) -> None:
+    named = {"log": DeltaChannel(lambda state, writes: state, list)}
+    reports = compaction.compact(
+        graph, ["1", 2], channels=named, prune=True, keep_last=2, pinned=["id"], on_report=print
+    )
+    assert_type(reports, list[compaction.CompactionReport])
+    for report in reports:
+        told += [channel for channels in report.compacted.values() for channel in channels]
+        told += [left.why for left in report.left]
+        assert_type(report.plan, CleanupPlan | None)
+    compaction.delete_for_runs(graph, ["run"], thread_ids=["1"], saver=DeltaInMemorySaver())
+    copied = compaction.copy_thread(graph, "1", "2", checkpoint_id="id")
+    assert_type(copied.rows_after, int)
+    compaction.compact(graph, ["1"], prune="yes")  # type: ignore[arg-type]
+    compaction.copy_thread(graph, "1", "2")  # type: ignore[call-arg]
+
+
+async def acompacted(graph: CompiledStateGraph[State, None, State, State]) -> None:
+    assert_type(await compaction.acompact(graph, ["1"]), list[compaction.CompactionReport])
+    await compaction.adelete_for_runs(graph, ["run"])
+    await compaction.acopy_thread(graph, "1", "2", checkpoint_id="id")
 
 
 def refused(saver: DeltaSqliteSaver) -> None:

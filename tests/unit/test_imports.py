@@ -22,6 +22,8 @@ PURE = (
     "drawing",
     "findings",
     "inspection",
+    "_copying",
+    "_compacting",
 )
 PURE_IMPORTS = {
     "__future__",

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from delta_mixin import RowKey
+from delta_mixin._copying import select_for_copy
 from delta_mixin.planner import (
     PruneRules,
     SaverTraits,
@@ -12,7 +13,6 @@ from delta_mixin.planner import (
     plan_delete_for_runs,
     plan_prune,
     plan_whole_thread,
-    select_for_copy,
 )
 
 DEFAULT_RULES = PruneRules()
