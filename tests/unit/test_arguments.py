@@ -43,7 +43,7 @@ BAD_PRUNES = [
     ({"severed": "raise"}, ValueError, "severed must be one of"),
     ({"strategy": "delete", "keep_last": 2}, ValueError, "cannot be given with it"),
     ({"strategy": "delete", "pinned": ["a"]}, ValueError, "cannot be given with it"),
-    ({"delta": "squash"}, MissingHookError, "does not support delta='squash'"),
+    ({"delta": "squash"}, MissingHookError, "does not write the hook _squash_checkpoint_rows"),
 ]
 
 
