@@ -42,6 +42,7 @@ from psycopg.rows import tuple_row
 
 from delta_mixin._hooks import CleanupHooks
 from delta_mixin.adapters import _postgres_bodies as bodies
+from delta_mixin.adapters import _postgres_squash
 from delta_mixin.adapters._loop import SyncMethodsOnLoop
 from delta_mixin.adapters._postgres_ids import AsyncTextIdPostgresSaver, TextIdPostgresSaver
 from delta_mixin.errors import RowsUnreadError, TargetThreadExistsError
@@ -142,6 +143,9 @@ class DeltaPostgresSaver(
     def _delete_checkpoint_rows(self, plans: Sequence[CleanupPlan]) -> None:
         self._execute(bodies.delete_rows(plans))
 
+    def _squash_checkpoint_rows(self, plans: Sequence[CleanupPlan]) -> None:
+        self._execute(_postgres_squash.squash_rows(plans))
+
     def _copy_checkpoint_rows(
         self, source_thread_id: str, target_thread_id: str, rows: Sequence[CheckpointRow]
     ) -> None:
@@ -233,6 +237,9 @@ class AsyncDeltaPostgresSaver(
 
     async def _adelete_checkpoint_rows(self, plans: Sequence[CleanupPlan]) -> None:
         await self._execute(bodies.delete_rows(plans))
+
+    async def _asquash_checkpoint_rows(self, plans: Sequence[CleanupPlan]) -> None:
+        await self._execute(_postgres_squash.squash_rows(plans))
 
     async def _acopy_checkpoint_rows(
         self, source_thread_id: str, target_thread_id: str, rows: Sequence[CheckpointRow]

@@ -12,7 +12,19 @@ import pytest
 import delta_mixin
 
 PACKAGE = Path(delta_mixin.__file__).parent
-PURE = ("errors", "model", "_view", "channels", "marking", "planner", "drawing")
+PURE = (
+    "errors",
+    "base_rows",
+    "model",
+    "_ids",
+    "_view",
+    "channels",
+    "marking",
+    "contraction",
+    "_sweeping",
+    "planner",
+    "drawing",
+)
 PURE_IMPORTS = {
     "__future__",
     "collections",
