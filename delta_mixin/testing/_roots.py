@@ -43,6 +43,7 @@ def roots_of_prune(
     keep_last: int = 1,
     older_than: datetime | None = None,
     pinned: Collection[str] = (),
+    delta: str = "keep_history",
 ) -> set[Key]:
     """What `prune` with these arguments must keep readable: see its docstring."""
     roots: set[Key] = set()
@@ -55,7 +56,10 @@ def roots_of_prune(
         )
         if ":" in ns and not wanted:
             started_from = _root_of(before[ns, ids[-1]])
-            kept = needed_by(view, thread_id, {key for key in roots if key[0] == ROOT}, before)
+            kept = {key for key in roots if key[0] == ROOT}
+            if delta != "squash":
+                # Else it goes, with the call, unless it is alone between two roots.
+                kept = needed_by(view, thread_id, kept, before)
             if (ROOT, started_from) in before and (ROOT, started_from) not in kept:
                 continue
         roots |= {(ns, i) for i in wanted.union(real[-keep_last:])}
