@@ -153,7 +153,7 @@ def copy_thread(
         )
         yield Call("_copy_checkpoint_rows", (source, target, selected))
         if plan.bases:
-            yield from _squash_copy(plan)
+            yield from _squash_copy(saver, plan)
 
     yield from _attempt(saver, "_cleanup_scope", (source, target), body)
 
@@ -184,13 +184,16 @@ def keepset(saver: Any, config: Any, channels: Sequence[str]) -> Steps[set[str]]
     return (yield from _attempt(saver, "_read_scope", (thread_id,), body))
 
 
-def _squash_copy(plan: CleanupPlan) -> Steps[None]:
+def _squash_copy(saver: Any, plan: CleanupPlan) -> Steps[None]:
     try:
         yield from _carry_out([plan])
     except BaseException:
-        # It held nothing before, and a backend without transactions has kept it until here.
-        with suppress(NotImplementedError):
-            yield Call("delete_thread", (plan.thread_id,))
+        # It held nothing before. A scope of the saver's own undoes the copy itself, and may hold
+        # the lock that its `delete_thread` takes.
+        scopes = ("_cleanup_scope", "_acleanup_scope")
+        if not any(map(saver._writes_hook, scopes)):
+            with suppress(NotImplementedError):
+                yield Call("delete_thread", (plan.thread_id,))
         raise
 
 
