@@ -21,8 +21,8 @@ from delta_mixin.testing._contract.base import ContractBase
 from delta_mixin.testing.oracle import SETTLED_HOST
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "planted_faults.md"
-MODULES = ("reader_faults", "prune_faults", "copy_faults", "run_faults")
-TITLES = ("Reading, histories and keep-sets", "Prune", "Copies", "Run deletion")
+MODULES = ("reader_faults", "prune_faults", "copy_faults", "run_faults", "squash_faults")
+TITLES = ("Reading, histories and keep-sets", "Prune", "Copies", "Run deletion", "Squash")
 
 TOP = """\
 # Planted faults

@@ -14,7 +14,7 @@ import pytest
 
 from delta_mixin.adapters.postgres import DeltaPostgresSaver
 
-TIMES = 30
+TIMES = int(os.environ.get("DELTA_MIXIN_KILLS", "30"))
 NAMES = [f"t{n}" for n in range(6)]
 TABLES = ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
 
@@ -22,6 +22,11 @@ TABLES = ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
 def prune(dsn):
     with DeltaPostgresSaver.from_conn_string(dsn) as saver:
         saver.prune(NAMES)
+
+
+def squash(dsn):
+    with DeltaPostgresSaver.from_conn_string(dsn) as saver:
+        saver.prune(NAMES, delta="squash")
 
 
 def copy(dsn):
@@ -35,7 +40,7 @@ def delete(dsn):
         saver.delete_for_runs([f"{name}-1" for name in NAMES])
 
 
-OPERATIONS = [prune, copy, delete]
+OPERATIONS = [prune, squash, copy, delete]
 
 
 @pytest.fixture(scope="module")

@@ -42,7 +42,7 @@ class SquashedGraphTests(ContractBase):
     """Squashed threads live on as well. Needs `langgraph` installed."""
 
     subject = "squash"
-    look_at = "whatever fails in the other tests of squash; if nothing does, the order of writes"
+    look_at = "_squash_checkpoint_rows(), and the order of the writes it moves"
     needs_squash = True
 
     def test_a_squashed_graph_goes_on_like_its_twin(self, view: SyncView) -> None:
