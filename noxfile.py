@@ -101,6 +101,7 @@ def bench(session: nox.Session) -> None:
     session.run("python", "tests/benchmarks/bench.py", *session.posargs)
     session.run("python", "tests/benchmarks/bench_postgres.py", *session.posargs)
     session.run("python", "tests/benchmarks/bench_squash.py", *session.posargs)
+    session.run("python", "tests/benchmarks/bench_squash_postgres.py", *session.posargs)
 
 
 @nox.session(python="3.13")

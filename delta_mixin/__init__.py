@@ -1,5 +1,6 @@
 """Cleanup for LangGraph checkpoint savers that never loses a `DeltaChannel`."""
 
+from delta_mixin.base_rows import BaseRow, BaseSeed, BaseWrites, is_base_row
 from delta_mixin.errors import (
     CheckpointNotFoundError,
     CleanupFailedError,
@@ -27,6 +28,9 @@ from delta_mixin.model import (
 )
 
 __all__ = [
+    "BaseRow",
+    "BaseSeed",
+    "BaseWrites",
     "BlobKey",
     "Break",
     "CheckpointNotFoundError",
@@ -49,4 +53,5 @@ __all__ = [
     "TargetThreadExistsError",
     "ThreadNotFoundError",
     "UnknownDeltaChannelsError",
+    "is_base_row",
 ]

@@ -17,7 +17,10 @@ def with_bases(plans, change):
 
 
 class Changed(DeltaSqliteSaver):
-    """Stores other base rows than planned."""
+    """Stores base rows as they are changed here: sound, as it changes nothing."""
+
+    def changed(self, base):
+        return base
 
     def _squash_checkpoint_rows(self, plans):
         super()._squash_checkpoint_rows(with_bases(plans, self.changed))
@@ -173,10 +176,7 @@ class UnmarkedBaseRow(Changed):
 
 
 class SquashesTheFirstNamespaceOnly(Changed):
-    """Puts every base row into the root namespace."""
-
-    def changed(self, base):
-        return base
+    """Stores the base rows of the root namespace and no others."""
 
     def _squash_checkpoint_rows(self, plans):
         root = [replace(p, bases=tuple(b for b in p.bases if not b.checkpoint_ns)) for p in plans]
