@@ -131,6 +131,7 @@ class Replay:
 @dataclass(frozen=True)
 class Prune:
     keep_last: int = 1
+    delta: str = "keep_history"
 
 
 @dataclass(frozen=True)
@@ -138,6 +139,7 @@ class DeleteOldRuns:
     """All but the newest `spared` runs."""
 
     spared: int = 1
+    delta: str = "keep_history"
 
 
 @dataclass(frozen=True)
@@ -145,12 +147,14 @@ class GoOnInCopy:
     """Copy the thread, whole or as of its newest checkpoint, and drop the original."""
 
     of_head: bool = False
+    delta: str = "keep_history"
 
 
+deltas = st.sampled_from(["keep_history", "squash"])
 cleanups = st.one_of(
-    st.builds(Prune, st.sampled_from([1, 1, 2, 3])),
-    st.builds(DeleteOldRuns, st.integers(1, 2)),
-    st.builds(GoOnInCopy, st.booleans()),
+    st.builds(Prune, st.sampled_from([1, 1, 2, 3]), deltas),
+    st.builds(DeleteOldRuns, st.integers(1, 2), deltas),
+    st.builds(GoOnInCopy, st.booleans(), deltas),
 )
 asks = st.sampled_from([False, False, True])
 
@@ -208,7 +212,7 @@ class Twins:
         self.run(None, self.pairs[-1 - action.back % len(self.pairs)])
 
     def prune(self, action):
-        self.view.prune([self.threads[0]], keep_last=action.keep_last)
+        self.view.prune([self.threads[0]], keep_last=action.keep_last, delta=action.delta)
         self.pairs = self.pairs[-action.keep_last :]
 
     def deleteoldruns(self, action):
@@ -217,7 +221,7 @@ class Twins:
             head = self.view.get_tuple(self.view.config(self.threads[0], ns))
             if head is not None and head.metadata.get("run_id") in runs:
                 return  # a head would go, and the two would go on from different checkpoints
-        self.view.delete_for_runs(runs)
+        self.view.delete_for_runs(runs, delta=action.delta)
         self.pairs = [pair for pair in self.pairs if self.stored(pair[0]) not in (None, *runs)]
 
     def goonincopy(self, action):
@@ -226,7 +230,7 @@ class Twins:
         if head is None:
             return
         only = {"checkpoint_id": head.checkpoint["id"]} if action.of_head else {}
-        self.view.copy_thread(source, copy, **only)
+        self.view.copy_thread(source, copy, delta=action.delta, **only)
         self.view.prune([source], strategy="delete")
         self.threads[0] = copy
         if only:
