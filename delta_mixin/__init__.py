@@ -1,5 +1,6 @@
 """Cleanup for LangGraph checkpoint savers that never loses a `DeltaChannel`."""
 
+from delta_mixin.base_rows import BaseRow, BaseSeed, BaseWrites, is_base_row
 from delta_mixin.errors import (
     CheckpointNotFoundError,
     CleanupFailedError,
@@ -32,6 +33,9 @@ from delta_mixin.model import (
 from delta_mixin.strict import StrictDeltaHistoryMixin
 
 __all__ = [
+    "BaseRow",
+    "BaseSeed",
+    "BaseWrites",
     "BlobKey",
     "Break",
     "CheckpointNotFoundError",
@@ -59,4 +63,5 @@ __all__ = [
     "TargetThreadExistsError",
     "ThreadNotFoundError",
     "UnknownDeltaChannelsError",
+    "is_base_row",
 ]

@@ -11,6 +11,7 @@ from delta_mixin.planner import PruneRules
 
 STRATEGIES = ("keep_latest", "delete")
 DELTA_CHOICES = ("keep_history", "refuse", "skip", "squash")
+SQUASH_CHOICES = ("keep_history", "squash")
 SEVERED_CHOICES = ("refuse", "ignore")
 
 
@@ -74,6 +75,16 @@ def prune_rules(
             "cannot be given with it; use strategy='keep_latest'"
         )
     return rules
+
+
+def is_squashing(delta: Any) -> bool:
+    """Whether `delta` of a run deletion or a copy asks for a squash.
+
+    Raises:
+        ValueError: If it is anything but `"keep_history"` or `"squash"`.
+    """
+    _one_of("delta", delta, SQUASH_CHOICES)
+    return bool(delta == "squash")
 
 
 def _one_of(name: str, value: Any, choices: tuple[str, ...]) -> None:

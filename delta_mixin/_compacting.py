@@ -13,16 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
+from delta_mixin._sweeping import SaverTraits, Sweep, finish, left_alone
 from delta_mixin._view import NamespaceView
 from delta_mixin.channels import UnknownChannelsError, channels_to_replay
 from delta_mixin.model import CleanupPlan, Planning, Reason, RowKey
-from delta_mixin.planner import (
-    SaverTraits,
-    _finish,
-    _keep_what_readers_need,
-    _left_alone,
-    _Sweep,
-)
+from delta_mixin.planner import keep_what_readers_need
 
 Wanted = dict[RowKey, frozenset[str]]
 """By row, the channels to store a value of."""
@@ -85,13 +80,13 @@ def plan_roots(
     sweeps = []
     for ns, view in views.items():
         chosen = [i for i in view.ids if RowKey(ns, i) in roots]
-        sweep = _Sweep(view, {i: [Reason("selected")] for i in chosen})
+        sweep = Sweep(view, {i: [Reason("selected")] for i in chosen})
         try:
-            yield from _keep_what_readers_need(sweep, chosen[::-1], traits)
+            yield from keep_what_readers_need(sweep, chosen[::-1], traits)
         except UnknownChannelsError:
-            return _left_alone(thread_id, "prune", views, "unknown delta channels")
+            return left_alone(thread_id, "prune", views, "unknown delta channels")
         sweeps.append(sweep)
-    return (yield from _finish(thread_id, "prune", sweeps, traits, heads))
+    return (yield from finish(thread_id, "prune", sweeps, traits, heads))
 
 
 def sharing_rows(

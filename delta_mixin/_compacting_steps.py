@@ -152,7 +152,7 @@ def delete_for_runs(
 ) -> Steps[list[CompactionReport]]:
     """Compact what survives the runs, then delete all their rows."""
     threads = yield from _steps.run_threads(saver, run_ids, thread_ids)
-    planned = _steps.runs_planner(saver, run_ids)
+    planned = _steps.runs_planner(saver, run_ids, squashing=False)
     return (yield from compact(saver, known, threads, planned, True, on_report))
 
 

@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from delta_mixin._sweeping import SaverTraits, Sweep, finish, squash
 from delta_mixin._view import NamespaceView
-from delta_mixin.model import Break, CheckpointRow, Planning, Reason
-from delta_mixin.planner import SaverTraits, _keep_what_readers_need, _root_of, _Sweep
+from delta_mixin.base_rows import is_base_row
+from delta_mixin.model import CheckpointRow, CleanupPlan, Planning, Reason
+from delta_mixin.planner import keep_what_readers_need, root_of
 
 
 def copy_roots(
@@ -31,47 +33,62 @@ def copy_roots(
             roots[ns] = [checkpoint_id]
             continue
         yield from view.need(view.ids, "metadata")
-        if ":" in ns:
-            roots[ns] = view.ids if _root_of(view.newest) == checkpoint_id else []
-        else:
-            roots[ns] = [r.checkpoint_id for r in view if _may_precede(r, lineage)][-1:]
+        rows = [row for row in view if not is_base_row(row.metadata)]
+        if ":" not in ns:
+            rows = [row for row in rows if _may_precede(row, lineage)][-1:]
+        elif root_of(view.newest) != checkpoint_id:
+            rows = []
+        roots[ns] = [row.checkpoint_id for row in rows]
     return roots
 
 
 def select_for_copy(
-    views: Mapping[str, NamespaceView], checkpoint_id: str, traits: SaverTraits
-) -> Planning[tuple[list[CheckpointRow], list[Break]]]:
+    views: Mapping[str, NamespaceView],
+    checkpoint_id: str,
+    traits: SaverTraits,
+    target: str = "",
+    *,
+    squashing: bool = False,
+) -> Planning[tuple[list[CheckpointRow], CleanupPlan]]:
     """The roots' rows and those that their readers need.
 
     Args:
         views: The source thread's rows, from `group_rows`.
         checkpoint_id: A stored checkpoint of the root namespace.
         traits: What is known of the saver.
+        target: Id of the copy.
+        squashing: Replace what is needed for replay alone by base rows.
 
     Returns:
-        The rows, without the parents that are not among them, and the breaks met on the way.
+        The rows, without the parents that are not among them, and a plan of what to do with them
+        once they are copied: nothing unless `squashing`. It holds the breaks met on the way.
 
     Raises:
         UnknownChannelsError: If only the LangGraph.js marker says that there are delta channels.
     """
     selected: list[CheckpointRow] = []
-    severed: list[Break] = []
+    sweeps = []
     for ns, roots in (yield from copy_roots(views, checkpoint_id)).items():
         view = views[ns]
-        sweep = _Sweep(view, {i: [Reason("selected")] for i in roots})
-        yield from _keep_what_readers_need(sweep, list(reversed(roots)), traits)
+        sweep = Sweep(view, {i: [Reason("selected")] for i in roots})
+        yield from keep_what_readers_need(sweep, list(reversed(roots)), traits)
         # The copy must not point to a parent that stays behind.
-        selected += [
+        copied = [
             row if row.parent_id in sweep.kept else replace(row, parent_id=None)
             for row in view
             if row.checkpoint_id in sweep.kept
         ]
-        severed += sweep.marks.severed
-    return selected, severed
+        selected += copied
+        if copied:
+            sweep.view = NamespaceView(ns, copied)
+            sweeps.append(sweep)
+        if squashing:
+            yield from squash(sweep, traits)
+    return selected, (yield from finish(target, "copy", sweeps, traits, {}, ignore_breaks=True))
 
 
 def _may_precede(row: CheckpointRow, lineage: dict[str, None]) -> bool:
     """Whether the root checkpoint of a subgraph's row is one of the lineage, or may have been."""
-    root = _root_of(row)
+    root = root_of(row)
     # A cleanup cuts the lineage off, so what is older than its end can belong to it.
     return root is not None and (root in lineage or root < next(reversed(lineage)))

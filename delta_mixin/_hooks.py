@@ -22,6 +22,7 @@ else:
 HOOKS = (
     "_list_checkpoint_rows",
     "_delete_checkpoint_rows",
+    "_squash_checkpoint_rows",
     "_copy_checkpoint_rows",
     "_list_run_threads",
     "_list_namespaces",
@@ -69,6 +70,9 @@ class CleanupHooks(_Saver):
     READS_IN_SCOPE: ClassVar[bool] = False
     """Whether the public methods that read can be called inside `_cleanup_scope`, and see there
     what it has changed. Compaction of a thread is one scope only if so."""
+    REPLAYS_PLAIN_SEEDS: ClassVar[bool] = True
+    """Whether the saver's reader replays the writes of a checkpoint that holds a plain value of
+    their delta channel. If not, a squash leaves such checkpoints as they are."""
 
     # -- the hooks ---------------------------------------------------------------------------
 
@@ -107,6 +111,30 @@ class CleanupHooks(_Saver):
         if (steps := self._sync_hook("_delete_checkpoint_rows", plans)) is not None:
             return await steps  # type: ignore[no-any-return]
         raise self._missing("_adelete_checkpoint_rows")
+
+    def _squash_checkpoint_rows(self, plans: Sequence[CleanupPlan]) -> None:
+        """Store the base rows of the plans; needed for `delta="squash"` only.
+
+        For each `BaseRow` of `plan.bases`, in order: store the checkpoint
+        `base.checkpoint(values)` with `base.metadata` under `base.parent_id`, where `values` are
+        what the rows named by `base.seeds` hold for these channels (where values are stored apart
+        by version, `base.channel_versions` refers to them already); store the writes that the
+        rows named by `base.writes` have for these channels, in the order in which readers see
+        them, under the task id and path given; then let `base.children` name the base row as
+        their parent, all else of them unchanged. A row's metadata is stored as it is, without
+        adding what a config says.
+
+        Called in the same scope as, and just before, `_delete_checkpoint_rows` with the same
+        plans, which deletes the rows that base rows stand for. Without transactions, keep that
+        order: a cleanup that is cut off reads as before, and can be repeated.
+        """
+        raise self._missing("_squash_checkpoint_rows")
+
+    async def _asquash_checkpoint_rows(self, plans: Sequence[CleanupPlan]) -> None:
+        """Async twin of `_squash_checkpoint_rows`."""
+        if (steps := self._sync_hook("_squash_checkpoint_rows", plans)) is not None:
+            return await steps  # type: ignore[no-any-return]
+        raise self._missing("_asquash_checkpoint_rows")
 
     def _copy_checkpoint_rows(
         self, source_thread_id: str, target_thread_id: str, rows: Sequence[CheckpointRow]
@@ -356,10 +384,10 @@ class CleanupHooks(_Saver):
     def _has_hooks(cls, *, sync: bool) -> bool:
         return any(cls._writes_hook(hook if sync else twin(hook)) for hook in HOOKS)
 
-    def _require_delete_hook(self) -> None:
-        name = "_delete_checkpoint_rows"
-        if not (self._writes_hook(name) or self._writes_hook(twin(name))):
-            raise self._missing(name)
+    def _require_hooks(self, *names: str) -> None:
+        for name in names:
+            if not (self._writes_hook(name) or self._writes_hook(twin(name))):
+                raise self._missing(name)
 
     def _default(self, name: str, steps: Steps[T]) -> T:
         """Run a sync default, unless the saver does differently on its async side."""
@@ -383,9 +411,10 @@ class CleanupHooks(_Saver):
         )
 
     def _missing(self, name: str) -> MissingHookError:
+        squash = "; use delta='keep_history', or write it" if "squash" in name else ""
         return MissingHookError(
             f"{type(self).__name__} does not write the hook {name}: nothing was deleted. "
-            "It is the one hook without a default; its docstring says what it has to do"
+            f"It has no default; its docstring says what it has to do{squash}"
         )
 
 

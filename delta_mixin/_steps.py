@@ -11,11 +11,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from delta_mixin import planner
 from delta_mixin._copying import select_for_copy
 from delta_mixin._drive import Call, InScope, Report, Steps
+from delta_mixin._sweeping import SaverTraits
 from delta_mixin._view import NamespaceView
 from delta_mixin.channels import UnknownChannelsError
 from delta_mixin.errors import (
@@ -29,7 +31,7 @@ from delta_mixin.errors import (
 )
 from delta_mixin.marking import mark
 from delta_mixin.model import CheckpointRow, CleanupPlan, Planning, Reads, T
-from delta_mixin.planner import PruneRules, SaverTraits
+from delta_mixin.planner import PruneRules
 
 OnPlan = Callable[[CleanupPlan], object] | None
 Views = Mapping[str, NamespaceView]
@@ -41,7 +43,9 @@ ATTEMPTS = 3
 
 def traits_of(saver: Any) -> SaverTraits:
     """What the planner has to know of a saver."""
-    return SaverTraits(frozenset(saver.DELTA_CHANNELS), saver.VERSIONED_BLOBS)
+    return SaverTraits(
+        frozenset(saver.DELTA_CHANNELS), saver.VERSIONED_BLOBS, saver.REPLAYS_PLAIN_SEEDS
+    )
 
 
 def prune(
@@ -71,12 +75,14 @@ def prune_planner(saver: Any, strategy: str, rules: PruneRules) -> Planner:
     return planned
 
 
-def runs_planner(saver: Any, run_ids: Sequence[str]) -> Planner:
+def runs_planner(saver: Any, run_ids: Sequence[str], squashing: bool) -> Planner:
     """The planner of a deletion of these runs."""
     traits, runs = traits_of(saver), frozenset(run_ids)
 
     def planned(thread_id: str, views: Views, heads: Mapping[str, str | None]) -> Any:
-        return planner.plan_delete_for_runs(thread_id, views, runs, traits, heads)
+        return planner.plan_delete_for_runs(
+            thread_id, views, runs, traits, heads, squashing=squashing
+        )
 
     return planned
 
@@ -109,41 +115,55 @@ def run_threads(
 
 
 def delete_for_runs(
-    saver: Any, run_ids: Sequence[str], thread_ids: Sequence[str] | None, on_plan: OnPlan
+    saver: Any,
+    run_ids: Sequence[str],
+    thread_ids: Sequence[str] | None,
+    squashing: bool,
+    on_plan: OnPlan,
 ) -> Steps[None]:
     """Plan and sweep the rows of the runs, batch by batch."""
     threads = yield from run_threads(saver, run_ids, thread_ids)
-    yield from _clean(saver, threads, runs_planner(saver, run_ids), on_plan)
+    yield from _clean(saver, threads, runs_planner(saver, run_ids, squashing), on_plan)
 
 
 def plan_delete_for_runs(
-    saver: Any, run_ids: Sequence[str], thread_ids: Sequence[str] | None
+    saver: Any, run_ids: Sequence[str], thread_ids: Sequence[str] | None, squashing: bool
 ) -> Steps[list[CleanupPlan]]:
     """Plans of a run deletion, touching nothing."""
     threads = yield from run_threads(saver, run_ids, thread_ids)
-    return (yield from plan(saver, threads, runs_planner(saver, run_ids)))
+    return (yield from plan(saver, threads, runs_planner(saver, run_ids, squashing)))
 
 
-def copy_thread(saver: Any, source: str, target: str, checkpoint_id: str | None) -> Steps[None]:
+def copy_thread(
+    saver: Any, source: str, target: str, checkpoint_id: str | None, squashing: bool
+) -> Steps[None]:
     """Copy a thread, or what one of its checkpoints needs, all or nothing."""
 
     def body() -> Steps[None]:
-        return copy_rows(saver, source, target, checkpoint_id)
+        return copy_rows(saver, source, target, checkpoint_id, squashing)
 
     yield from _attempt(saver, "_cleanup_scope", (source, target), body)
 
 
-def copy_rows(saver: Any, source: str, target: str, checkpoint_id: str | None) -> Steps[None]:
+def copy_rows(
+    saver: Any, source: str, target: str, checkpoint_id: str | None, squashing: bool = False
+) -> Steps[None]:
     """The body of `copy_thread`, for a scope that is open."""
     rows = yield from _rows_of(saver, [source, target])
     if rows[target]:
         raise TargetThreadExistsError(target)
     if not rows[source]:
         raise ThreadNotFoundError(source)
-    selected = rows[source]
-    if checkpoint_id is not None:
-        selected = yield from _select(saver, source, selected, checkpoint_id)
+    if checkpoint_id is None:
+        # Every row is a root, so there is nothing to squash.
+        yield Call("_copy_checkpoint_rows", (source, target, rows[source]))
+        return
+    selected, plan = yield from _select(
+        saver, source, target, rows[source], checkpoint_id, squashing
+    )
     yield Call("_copy_checkpoint_rows", (source, target, selected))
+    if plan.bases:
+        yield from _squash_copy(saver, plan)
 
 
 def keepset(saver: Any, config: Any, channels: Sequence[str]) -> Steps[set[str]]:
@@ -172,21 +192,47 @@ def keepset(saver: Any, config: Any, channels: Sequence[str]) -> Steps[set[str]]
     return (yield from _attempt(saver, "_read_scope", (thread_id,), body))
 
 
+def _squash_copy(saver: Any, plan: CleanupPlan) -> Steps[None]:
+    try:
+        yield from _carry_out([plan])
+    except BaseException:
+        # It held nothing before. A scope of the saver's own undoes the copy itself, and may hold
+        # the lock that its `delete_thread` takes.
+        scopes = ("_cleanup_scope", "_acleanup_scope")
+        if not any(map(saver._writes_hook, scopes)):
+            with suppress(NotImplementedError):
+                yield Call("delete_thread", (plan.thread_id,))
+        raise
+
+
+def _carry_out(plans: Sequence[CleanupPlan]) -> Steps[None]:
+    if squashed := [p for p in plans if p.bases]:
+        yield Call("_squash_checkpoint_rows", (squashed,))
+    yield Call("_delete_checkpoint_rows", (plans,))
+
+
 def _select(
-    saver: Any, source: str, rows: list[CheckpointRow], checkpoint_id: str
-) -> Steps[list[CheckpointRow]]:
+    saver: Any,
+    source: str,
+    target: str,
+    rows: list[CheckpointRow],
+    checkpoint_id: str,
+    squashing: bool,
+) -> Steps[tuple[list[CheckpointRow], CleanupPlan]]:
     views = planner.group_rows(rows)
     if checkpoint_id not in views.get("", ()):
         raise CheckpointNotFoundError(source, checkpoint_id)
     try:
-        selected, severed = yield from _answer_one(
-            saver, source, select_for_copy(views, checkpoint_id, traits_of(saver))
+        selected, plan = yield from _answer_one(
+            saver,
+            source,
+            select_for_copy(views, checkpoint_id, traits_of(saver), target, squashing=squashing),
         )
     except UnknownChannelsError:
         raise UnknownDeltaChannelsError([source]) from None
-    if severed:
-        raise SeveredHistoryError({source: list(map(str, severed))})
-    return selected
+    if plan.severed:
+        raise SeveredHistoryError({source: list(map(str, plan.severed))})
+    return selected, plan
 
 
 def _clean(
@@ -206,7 +252,7 @@ def _clean(
             # Catches a thread that began to use a delta channel after the first look.
             _refuse_delta_threads(plans)
         if changing := [p for p in plans if p.changes]:
-            yield Call("_delete_checkpoint_rows", (changing,))
+            yield from _carry_out(changing)
         return plans
 
     def clean(batch: Sequence[str]) -> Steps[None]:

@@ -215,7 +215,7 @@ def _compact(
     )
     threads = _arguments.id_list(thread_ids, "thread_id")
     if prune:
-        saver._require_delete_hook()
+        saver._require_hooks("_delete_checkpoint_rows")
     planned = _steps.prune_planner(saver, "keep_latest", rules)
     return _compacting_steps.compact(saver, known, threads, planned, prune, on_report)
 
@@ -231,7 +231,7 @@ def _delete_for_runs(
     known = _channels_of(graph, channels)
     runs = _arguments.id_list(run_ids, "run_id")
     threads = None if thread_ids is None else _arguments.id_list(thread_ids, "thread_id")
-    saver._require_delete_hook()
+    saver._require_hooks("_delete_checkpoint_rows")
     return _compacting_steps.delete_for_runs(saver, known, runs, threads, on_report)
 
 
@@ -251,7 +251,7 @@ def _copy(
             f"source and target are the same thread {source!r}; choose an unused target id"
         )
     checkpoint_id = _arguments.one_id(checkpoint_id, "checkpoint_id")
-    saver._require_delete_hook()
+    saver._require_hooks("_delete_checkpoint_rows")
     return _compacting_steps.copy_thread(saver, known, source, target, checkpoint_id)
 
 

@@ -9,8 +9,9 @@ One namespace after the other, the newest checkpoint on top, as `git log --graph
     o  …8a1b  run-1, snapshot of log, writes log  (replays log for …c1d2)
     x  …7d04  run-1
 
-`*` is a checkpoint, `x` one that goes or is gone, `o` one that stays for replay alone, and `?` a
-parent that is not stored. Ids are cut to their shortest endings that are unique in the thread.
+`*` is a checkpoint, `x` one that goes or is gone, `o` one that stays for replay alone, `=` a base
+row that a squash has left, `+` one that is to stand for the rows below it, and `?` a parent that
+is not stored. Ids are cut to their shortest endings that are unique in the thread.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
+from delta_mixin.base_rows import BaseRow, is_base_row
 from delta_mixin.model import CheckpointRow, CleanupPlan, RowKey
 
 __all__ = ["draw_thread"]
@@ -46,6 +48,7 @@ def draw_thread(
     for row in rows:
         by_namespace.setdefault(row.checkpoint_ns, {})[row.checkpoint_id] = row
     ids = {i for stored in by_namespace.values() for i in stored}
+    ids |= {base.checkpoint_id for base in plan.bases} if plan else set()
     ids |= {r.parent_id for stored in by_namespace.values() for r in stored.values() if r.parent_id}
     names = _short_names(ids)
     crossed = {*map(tuple, gone), *(plan.doomed if plan else ())}
@@ -63,6 +66,9 @@ def _graph(
     crossed: Collection[tuple[str, ...]],
 ) -> Iterator[str]:
     lanes: list[str | None] = []  # the checkpoint each lane leads down to
+    above = {
+        RowKey(base.checkpoint_ns, base.replaces[-1]): base for base in (plan.bases if plan else ())
+    }
     drawn: set[str] = set()
     for row in _children_first(stored):
         found = [n for n, awaited in enumerate(lanes) if awaited == row.checkpoint_id]
@@ -74,6 +80,8 @@ def _graph(
             lanes[joining] = None
         _trim(lanes)
         lane = found[0]
+        if base := above.get(row.key):
+            yield f"{_mark(lanes, lane, '+')}  {_told_of_base(base, names)}"
         yield f"{_mark(lanes, lane, _symbol(row, plan, crossed))}  {_told(row, names, plan)}"
         drawn.add(row.checkpoint_id)
         lanes[lane] = row.parent_id
@@ -136,6 +144,8 @@ def _symbol(
 ) -> str:
     if row.key in crossed:
         return "x"
+    if is_base_row(row.metadata):
+        return "="
     return "o" if plan and row.key in plan.replay_only else "*"
 
 
@@ -143,6 +153,7 @@ def _told(row: CheckpointRow, names: Mapping[str, str], plan: CleanupPlan | None
     run = (row.metadata or {}).get("run_id")
     snapshots = row.snapshots or frozenset()
     parts = [
+        "base row" if is_base_row(row.metadata) else "",
         f"run {run}" if run is not None else "",
         _channels("snapshot of", snapshots),
         _channels("holds", (row.populated or frozenset()) - snapshots),
@@ -156,6 +167,17 @@ def _told(row: CheckpointRow, names: Mapping[str, str], plan: CleanupPlan | None
             why = why.replace(str(checkpoint_id), names[str(checkpoint_id)])
         told = f"{told.rstrip()}  ({why})"
     return told
+
+
+def _told_of_base(base: BaseRow, names: Mapping[str, str]) -> str:
+    count = f"{len(base.replaces)} row{'s' if len(base.replaces) > 1 else ''}"
+    seeds = {f"{s.channel} of {names.get(s.checkpoint_id, s.checkpoint_id)}" for s in base.seeds}
+    parts = [
+        f"base row for {count}",
+        _channels("seed" if len(seeds) == 1 else "seeds", seeds),
+        _channels("writes", {channel for part in base.writes for channel in part.channels}),
+    ]
+    return f"{names[base.checkpoint_id]}  {', '.join(filter(None, parts))}"
 
 
 def _channels(word: str, channels: Collection[str]) -> str:

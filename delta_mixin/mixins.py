@@ -20,7 +20,6 @@ from uuid import UUID
 from delta_mixin import _arguments, _steps
 from delta_mixin._drive import Steps
 from delta_mixin._hooks import CleanupHooks, refuse_shadowed
-from delta_mixin.errors import MissingHookError
 from delta_mixin.model import CleanupPlan
 
 if TYPE_CHECKING:
@@ -30,6 +29,7 @@ __all__ = ["CopyAndDeleteForRunsMixin", "DeltaChannelAwarePruneMixin"]
 
 Ids = Sequence["str | int | UUID"]
 Delta = Literal["keep_history", "refuse", "skip", "squash"]
+Squash = Literal["keep_history", "squash"]
 Severed = Literal["refuse", "ignore"]
 OnPlan = Callable[[CleanupPlan], object]
 
@@ -72,8 +72,9 @@ class DeltaChannelAwarePruneMixin(CleanupHooks):
                 those whose id holds no time. A `timedelta` counts back from now.
             pinned: Ids of checkpoints to keep, in any namespace.
             delta: For threads that use a `DeltaChannel`: `"keep_history"` keeps what they are
-                rebuilt from, `"skip"` leaves them alone, `"refuse"` raises before anything is
-                deleted. `"squash"` needs a saver that supports it.
+                rebuilt from, `"squash"` keeps that without the checkpoints around it (the saver
+                must write the hook `_squash_checkpoint_rows`), `"skip"` leaves them alone,
+                `"refuse"` raises before anything is deleted.
             severed: For threads whose history breaks off already: `"refuse"` leaves them alone
                 and raises at the end, `"ignore"` cleans them like any other.
             on_plan: Called with each executed plan, once its changes are stored.
@@ -83,7 +84,7 @@ class DeltaChannelAwarePruneMixin(CleanupHooks):
             DeltaThreadRefusedError: With `delta="refuse"`; nothing was deleted.
             SeveredHistoryError: After all other threads are done.
             UnknownDeltaChannelsError: After all other threads are done.
-            MissingHookError: If the saver does not write `_delete_checkpoint_rows`.
+            MissingHookError: If the saver does not write a hook that is needed; nothing was read.
         """
         self._run("prune", self._prune(thread_ids, **_options(locals())))
 
@@ -167,7 +168,7 @@ class DeltaChannelAwarePruneMixin(CleanupHooks):
 
     def _prune(self, thread_ids: Any, on_plan: OnPlan | None, **options: Any) -> Steps[None]:
         threads, strategy, rules = self._prune_arguments(thread_ids, **options)
-        self._require_delete_hook()
+        self._require_hooks("_delete_checkpoint_rows")
         return _steps.prune(self, threads, strategy, rules, on_plan)
 
     def _plan_prune(self, thread_ids: Any, **options: Any) -> Steps[list[CleanupPlan]]:
@@ -177,9 +178,7 @@ class DeltaChannelAwarePruneMixin(CleanupHooks):
     def _prune_arguments(self, thread_ids: Any, **options: Any) -> tuple[list[str], str, Any]:
         rules = _arguments.prune_rules(**options)
         if rules.delta == "squash":
-            raise MissingHookError(
-                f"{type(self).__name__} does not support delta='squash'; use 'keep_history'"
-            )
+            self._require_hooks("_squash_checkpoint_rows")
         return _arguments.id_list(thread_ids, "thread_id"), options["strategy"], rules
 
     def _keepset(self, config: RunnableConfig, channels: Any) -> Steps[set[str]]:
@@ -203,6 +202,7 @@ class CopyAndDeleteForRunsMixin(CleanupHooks):
         target_thread_id: str | int | UUID,
         *,
         checkpoint_id: str | None = None,
+        delta: Squash = "keep_history",
     ) -> None:
         """Copy a thread to an unused id, whole or as of one of its checkpoints.
 
@@ -215,6 +215,8 @@ class CopyAndDeleteForRunsMixin(CleanupHooks):
             checkpoint_id: Copy only what this checkpoint of the root namespace needs, the
                 subgraph calls that started from it, and the state that `checkpointer=True`
                 subgraphs had then.
+            delta: `"squash"` copies what these are rebuilt from without the checkpoints around
+                it, as `prune` does. Without `checkpoint_id` it changes nothing.
 
         Raises:
             TypeError, ValueError: For unusable ids, or a source equal to the target.
@@ -223,8 +225,10 @@ class CopyAndDeleteForRunsMixin(CleanupHooks):
             CheckpointNotFoundError: If `checkpoint_id` is not in the source's root namespace.
             SeveredHistoryError: If the history of `checkpoint_id` breaks off.
             UnknownDeltaChannelsError: If nothing stored says which channels `checkpoint_id` needs.
+            MissingHookError: If `delta="squash"` needs a hook that the saver does not write.
         """
-        self._run("copy_thread", self._copy(source_thread_id, target_thread_id, checkpoint_id))
+        steps = self._copy(source_thread_id, target_thread_id, checkpoint_id, delta)
+        self._run("copy_thread", steps)
 
     async def acopy_thread(
         self,
@@ -232,9 +236,10 @@ class CopyAndDeleteForRunsMixin(CleanupHooks):
         target_thread_id: str | int | UUID,
         *,
         checkpoint_id: str | None = None,
+        delta: Squash = "keep_history",
     ) -> None:
         """Async twin of `copy_thread`."""
-        steps = self._copy(source_thread_id, target_thread_id, checkpoint_id)
+        steps = self._copy(source_thread_id, target_thread_id, checkpoint_id, delta)
         await self._arun("copy_thread", steps)
 
     def delete_for_runs(
@@ -242,6 +247,7 @@ class CopyAndDeleteForRunsMixin(CleanupHooks):
         run_ids: Ids,
         *,
         thread_ids: Ids | None = None,
+        delta: Squash = "keep_history",
         on_plan: OnPlan | None = None,
     ) -> None:
         """Delete the checkpoints of runs, as far as no other checkpoint needs them.
@@ -255,6 +261,9 @@ class CopyAndDeleteForRunsMixin(CleanupHooks):
             run_ids: Runs to delete; unknown ones are passed over.
             thread_ids: Look only at these threads. Otherwise at all that hold rows of the runs,
                 copies of threads included.
+            delta: `"keep_history"` keeps rows of the runs from which a checkpoint of another run
+                is rebuilt; `"squash"` replaces them by base rows that name no run, so no row of
+                the runs is left. What runs have written stays in the state that rests on it.
             on_plan: Called with each executed plan, once its changes are stored.
 
         Raises:
@@ -263,21 +272,23 @@ class CopyAndDeleteForRunsMixin(CleanupHooks):
             UnknownDeltaChannelsError: After all other threads are done.
             MissingHookError: If a hook that is needed is not written.
         """
-        self._run("delete_for_runs", self._delete_for_runs(run_ids, thread_ids, on_plan))
+        steps = self._delete_for_runs(run_ids, thread_ids, delta, on_plan)
+        self._run("delete_for_runs", steps)
 
     async def adelete_for_runs(
         self,
         run_ids: Ids,
         *,
         thread_ids: Ids | None = None,
+        delta: Squash = "keep_history",
         on_plan: OnPlan | None = None,
     ) -> None:
         """Async twin of `delete_for_runs`; `on_plan` may return an awaitable."""
-        steps = self._delete_for_runs(run_ids, thread_ids, on_plan)
+        steps = self._delete_for_runs(run_ids, thread_ids, delta, on_plan)
         await self._arun("delete_for_runs", steps)
 
     def plan_delete_for_runs(
-        self, run_ids: Ids, *, thread_ids: Ids | None = None
+        self, run_ids: Ids, *, thread_ids: Ids | None = None, delta: Squash = "keep_history"
     ) -> list[CleanupPlan]:
         """What `delete_for_runs` with these arguments would do now; touches nothing.
 
@@ -285,15 +296,16 @@ class CopyAndDeleteForRunsMixin(CleanupHooks):
             A plan per thread looked at. Threads that would be left alone say so in
             `left_alone`.
         """
-        return self._run("plan_delete_for_runs", self._plan_runs(run_ids, thread_ids))
+        return self._run("plan_delete_for_runs", self._plan_runs(run_ids, thread_ids, delta))
 
     async def aplan_delete_for_runs(
-        self, run_ids: Ids, *, thread_ids: Ids | None = None
+        self, run_ids: Ids, *, thread_ids: Ids | None = None, delta: Squash = "keep_history"
     ) -> list[CleanupPlan]:
         """Async twin of `plan_delete_for_runs`."""
-        return await self._arun("plan_delete_for_runs", self._plan_runs(run_ids, thread_ids))
+        steps = self._plan_runs(run_ids, thread_ids, delta)
+        return await self._arun("plan_delete_for_runs", steps)
 
-    def _copy(self, source: Any, target: Any, checkpoint_id: Any) -> Steps[None]:
+    def _copy(self, source: Any, target: Any, checkpoint_id: Any, delta: Any) -> Steps[None]:
         source = _arguments.one_id(source, "source_thread_id")
         target = _arguments.one_id(target, "target_thread_id")
         if source == target:
@@ -302,22 +314,33 @@ class CopyAndDeleteForRunsMixin(CleanupHooks):
             )
         if checkpoint_id is not None:
             checkpoint_id = _arguments.one_id(checkpoint_id, "checkpoint_id")
-        return _steps.copy_thread(self, source, target, checkpoint_id)
+        squashing = self._is_squashing(delta)
+        if squashing:
+            self._require_hooks("_delete_checkpoint_rows")
+        return _steps.copy_thread(self, source, target, checkpoint_id, squashing)
 
     def _delete_for_runs(
-        self, run_ids: Any, thread_ids: Any, on_plan: OnPlan | None
+        self, run_ids: Any, thread_ids: Any, delta: Any, on_plan: OnPlan | None
     ) -> Steps[None]:
-        runs, threads = self._run_arguments(run_ids, thread_ids)
-        self._require_delete_hook()
-        return _steps.delete_for_runs(self, runs, threads, on_plan)
+        runs, threads, squashing = self._run_arguments(run_ids, thread_ids, delta)
+        self._require_hooks("_delete_checkpoint_rows")
+        return _steps.delete_for_runs(self, runs, threads, squashing, on_plan)
 
-    def _plan_runs(self, run_ids: Any, thread_ids: Any) -> Steps[list[CleanupPlan]]:
-        return _steps.plan_delete_for_runs(self, *self._run_arguments(run_ids, thread_ids))
+    def _plan_runs(self, run_ids: Any, thread_ids: Any, delta: Any) -> Steps[list[CleanupPlan]]:
+        return _steps.plan_delete_for_runs(self, *self._run_arguments(run_ids, thread_ids, delta))
 
-    def _run_arguments(self, run_ids: Any, thread_ids: Any) -> tuple[list[str], list[str] | None]:
+    def _run_arguments(
+        self, run_ids: Any, thread_ids: Any, delta: Any
+    ) -> tuple[list[str], list[str] | None, bool]:
         runs = _arguments.id_list(run_ids, "run_id")
         threads = None if thread_ids is None else _arguments.id_list(thread_ids, "thread_id")
-        return runs, threads
+        return runs, threads, self._is_squashing(delta)
+
+    def _is_squashing(self, delta: Any) -> bool:
+        squashing = _arguments.is_squashing(delta)
+        if squashing:
+            self._require_hooks("_squash_checkpoint_rows")
+        return squashing
 
 
 def _options(arguments: dict[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,8 @@ from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, TypeVar
 
+from delta_mixin.base_rows import BaseRow
+
 __all__ = [
     "BlobKey",
     "Break",
@@ -27,7 +29,7 @@ __all__ = [
 
 T = TypeVar("T")
 
-Operation = Literal["prune", "delete", "delete_for_runs"]
+Operation = Literal["prune", "delete", "delete_for_runs", "copy"]
 LeftAlone = Literal["severed", "delta thread", "unknown delta channels"]
 
 Part = Literal["metadata", "checkpoint", "writes"]
@@ -80,6 +82,8 @@ class CheckpointRow:
             count: readers disagree on it); `None` if not read.
         snapshots: The populated channels that hold a `_DeltaSnapshot`; `None` if not read.
         write_channels: Channels that have writes stored at this row; `None` if not read.
+        nones: Channels that hold a stored `None` at which a reader may end its walk; `None` if
+            not read.
     """
 
     thread_id: str
@@ -92,6 +96,7 @@ class CheckpointRow:
     populated: frozenset[str] | None = None
     snapshots: frozenset[str] | None = None
     write_channels: frozenset[str] | None = None
+    nones: frozenset[str] | None = None
 
     @property
     def key(self) -> RowKey:
@@ -119,6 +124,7 @@ class CheckpointRow:
             channel_versions=dict(checkpoint.get("channel_versions") or {}),
             populated=frozenset(c for c, value in values.items() if value is not None),
             snapshots=frozenset(c for c, value in values.items() if _is_delta_snapshot(value)),
+            nones=frozenset(c for c, value in values.items() if value is None),
         )
 
     def merged(self, other: CheckpointRow) -> CheckpointRow:
@@ -135,6 +141,7 @@ class CheckpointRow:
             self.populated if other.populated is None else other.populated,
             self.snapshots if other.snapshots is None else other.snapshots,
             self.write_channels if other.write_channels is None else other.write_channels,
+            self.nones if other.nones is None else other.nones,
         )
 
     @classmethod
@@ -230,7 +237,8 @@ class CleanupPlan:
 
     Attributes:
         thread_id: The thread.
-        operation: `"prune"`, `"delete"` (the whole thread) or `"delete_for_runs"`.
+        operation: `"prune"`, `"delete"` (the whole thread), `"delete_for_runs"`, or `"copy"` for
+            what is squashed in a copy.
         kept: Rows that stay, each with its reasons, sorted by key.
         doomed: Rows to delete together with their writes, sorted by key.
         detached: Kept rows whose parent is swept or, with no reader that needs it, not
@@ -246,6 +254,8 @@ class CleanupPlan:
         severed: Where histories break off already.
         left_alone: Why the thread is not touched (`"severed"`, `"delta thread"`,
             `"unknown delta channels"`), or `None`.
+        bases: With `delta="squash"`, the base rows to store in place of doomed ones, oldest
+            first. Their children hang below them then, so those are not detached.
     """
 
     thread_id: str
@@ -259,6 +269,7 @@ class CleanupPlan:
     delta_channels: Mapping[str, frozenset[str]] = field(default_factory=dict)
     severed: tuple[Break, ...] = ()
     left_alone: LeftAlone | None = None
+    bases: tuple[BaseRow, ...] = ()
 
     @property
     def changes(self) -> bool:

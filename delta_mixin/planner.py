@@ -9,49 +9,32 @@ that must read back exactly as before:
 2. `plan_delete_for_runs`: every row that is not of those runs; only rows of the runs go.
 3. `_copying.select_for_copy`: one checkpoint, and what stood beside it in the other namespaces.
 
+Base rows, which a squash has left (see `base_rows`), serve the rows below them and are roots only
+where they are pinned or the newest. With `delta="squash"` what is kept for replay alone is
+contracted to base rows after marking (see `contraction`).
+
 A kept head of a format before version 4 keeps its parent where that holds its pending sends.
 In doubt a row is kept.
 """
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 
+from delta_mixin._ids import checkpoint_time
+from delta_mixin._sweeping import SaverTraits, Sweep, finish, left_alone, squash
 from delta_mixin._view import NamespaceView
+from delta_mixin.base_rows import is_base_row
 from delta_mixin.channels import UnknownChannelsError, all_delta_channels, channels_to_replay
-from delta_mixin.marking import Marks, mark
-from delta_mixin.model import (
-    BlobKey,
-    Break,
-    CheckpointRow,
-    CleanupPlan,
-    LeftAlone,
-    Operation,
-    Planning,
-    Reason,
-    RowKey,
-)
+from delta_mixin.marking import mark
+from delta_mixin.model import CheckpointRow, CleanupPlan, Part, Planning, Reason, RowKey
+
+ROOT_PARTS: tuple[Part, ...] = ("metadata", "checkpoint")
 
 PENDING_SENDS = "__pregel_tasks"
 """Channel that checkpoint formats before 4 kept a head's sends in, at its parent."""
-
-_UUID_EPOCH = datetime(1582, 10, 15, tzinfo=timezone.utc)
-
-
-@dataclass(frozen=True)
-class SaverTraits:
-    """What a plan has to know of the saver.
-
-    Attributes:
-        declared: Channels the author declares to be delta.
-        versioned_blobs: Whether channel values are stored apart, by version.
-    """
-
-    declared: frozenset[str] = frozenset()
-    versioned_blobs: bool = False
 
 
 @dataclass(frozen=True)
@@ -71,35 +54,6 @@ class PruneRules:
     pinned: frozenset[str] = frozenset()
     delta: str = "keep_history"
     severed: str = "refuse"
-
-
-@dataclass
-class _Sweep:
-    """A namespace on its way to a plan."""
-
-    view: NamespaceView
-    kept: dict[str, list[Reason]] = field(default_factory=dict)
-    marks: Marks = field(default_factory=Marks)
-    replayed: dict[str, frozenset[str]] = field(default_factory=dict)
-
-    @property
-    def doomed(self) -> list[str]:
-        return [i for i in self.view.ids if i not in self.kept]
-
-
-def checkpoint_time(checkpoint_id: str) -> datetime | None:
-    """The time inside a version 6 UUID, in UTC; `None` for any other id.
-
-    Source: RFC 9562, section 5.6 (100 ns units since 1582-10-15).
-    """
-    try:
-        value = uuid.UUID(checkpoint_id)
-    except ValueError:
-        return None
-    if value.version != 6:
-        return None
-    ticks = (value.int >> 80) << 12 | (value.int >> 64) & 0xFFF
-    return _UUID_EPOCH + timedelta(microseconds=ticks // 10)
 
 
 def group_rows(rows: Iterable[CheckpointRow]) -> dict[str, NamespaceView]:
@@ -142,30 +96,32 @@ def plan_prune(
         try:
             found = yield from _delta_channels(views, traits)
         except UnknownChannelsError:
-            return _left_alone(thread_id, "prune", views, "unknown delta channels")
+            return left_alone(thread_id, "prune", views, "unknown delta channels")
         if found:
-            return _left_alone(thread_id, "prune", views, "delta thread", delta_channels=found)
-    sweeps: list[_Sweep] = []
+            return left_alone(thread_id, "prune", views, "delta thread", delta_channels=found)
+    sweeps: list[Sweep] = []
     dropped: list[str] = []
     kept_roots: Collection[str] = ()
     for ns, view in views.items():
-        roots = _prune_roots(view, rules, heads.get(ns))
+        roots = yield from _prune_roots(view, rules, heads.get(ns))
         if ":" in ns and (yield from _call_ended(views, view, kept_roots)):
             kinds = {reason.kind for reasons in roots.values() for reason in reasons}
             if not kinds & {"pinned", "recent", "unknown age"}:
                 dropped.append(ns)
-                sweeps.append(_Sweep(view))
+                sweeps.append(Sweep(view))
                 continue
-        sweep = _Sweep(view, roots)
+        sweep = Sweep(view, roots)
         try:
-            yield from _keep_what_readers_need(sweep, list(reversed(roots)), traits)
+            yield from keep_what_readers_need(sweep, list(reversed(roots)), traits)
         except UnknownChannelsError:
-            return _left_alone(thread_id, "prune", views, "unknown delta channels")
+            return left_alone(thread_id, "prune", views, "unknown delta channels")
+        if rules.delta == "squash":
+            yield from squash(sweep, traits)
         sweeps.append(sweep)
         if ns == "":
             kept_roots = sweep.kept.keys()
     return (
-        yield from _finish(
+        yield from finish(
             thread_id,
             "prune",
             sweeps,
@@ -183,6 +139,8 @@ def plan_delete_for_runs(
     run_ids: Collection[str],
     traits: SaverTraits,
     heads: Mapping[str, str | None],
+    *,
+    squashing: bool = False,
 ) -> Planning[CleanupPlan]:
     """Doom the rows of the runs that no other row's reader needs.
 
@@ -192,30 +150,42 @@ def plan_delete_for_runs(
         run_ids: Ids as metadata `run_id` holds them, spelt as `str`.
         traits: What is known of the saver.
         heads: As for `plan_prune`.
+        squashing: Replace the rows of the runs that readers need by base rows.
     """
     sweeps = []
     for view in views.values():
         yield from view.need(view.ids, "metadata")
         of_runs = {r.checkpoint_id for r in view if _run_of(r) in run_ids}
-        survivors = [i for i in view.ids if i not in of_runs]
-        sweep = _Sweep(view, {i: [Reason("survivor")] for i in survivors})
-        affected = _descendants(view, of_runs) - of_runs
+        bases = {r.checkpoint_id for r in view if is_base_row(r.metadata)} - of_runs
+        survivors = [i for i in view.ids if i not in of_runs and i not in bases]
+        standing = _ancestors(view, survivors)
+        # Base rows serve the rows that stand on them. One on which only the runs do stays, as
+        # it is not theirs; one on which nothing does was left by a squash that was cut off.
+        parents = {row.parent_id for row in view}
+        newest = view.newest.checkpoint_id
+        survivors += [i for i in bases - standing if i in parents or i == newest]
+        sweep = Sweep(view, {i: [Reason("survivor")] for i in survivors})
+        affected = _descendants(view, of_runs | (bases if squashing else set())) - of_runs
         try:
-            yield from _keep_what_readers_need(
-                sweep, [i for i in reversed(survivors) if i in affected], traits
+            yield from keep_what_readers_need(
+                sweep, [i for i in sorted(survivors, reverse=True) if i in affected], traits
             )
         except UnknownChannelsError:
-            return _left_alone(thread_id, "delete_for_runs", views, "unknown delta channels")
+            return left_alone(thread_id, "delete_for_runs", views, "unknown delta channels")
+        for row_id in bases & standing:
+            sweep.kept.setdefault(row_id, [Reason("survivor")])
+        if squashing and of_runs:
+            yield from squash(sweep, traits, must_go=of_runs)
         sweeps.append(sweep)
-    return (yield from _finish(thread_id, "delete_for_runs", sweeps, traits, heads))
+    return (yield from finish(thread_id, "delete_for_runs", sweeps, traits, heads))
 
 
 def _prune_roots(
     view: NamespaceView, rules: PruneRules, head: str | None
-) -> dict[str, list[Reason]]:
+) -> Planning[dict[str, list[Reason]]]:
     roots: dict[str, list[Reason]] = {}
+    latest = yield from _latest(view, rules.keep_last)
     ids = view.ids
-    latest = set(ids[-rules.keep_last :])
     if rules.cutoff is None:
         # No other row of a long thread can be a root.
         ids = sorted(i for i in (*latest.union(rules.pinned), head) if i is not None and i in view)
@@ -235,10 +205,34 @@ def _prune_roots(
                 reasons.append(Reason("recent"))
         if reasons:
             roots[row_id] = reasons
+    by_age = [i for i, rs in roots.items() if {r.kind for r in rs} <= {"recent", "unknown age"}]
+    for base_id in (yield from _base_rows(view, by_age)):
+        del roots[base_id]
     return roots
 
 
-def _root_of(row: CheckpointRow) -> str | None:
+def _latest(view: NamespaceView, keep_last: int) -> Planning[set[str]]:
+    """The newest rows, base rows not counted; the newest of all is one in any case."""
+    *older, newest = view.ids
+    latest = {newest}
+    while older and len(latest) < keep_last:
+        missing = keep_last - len(latest)
+        some, older = older[-missing:], older[:-missing]
+        latest.update(some)
+        latest -= yield from _base_rows(view, some)
+    return latest
+
+
+def _base_rows(view: NamespaceView, ids: Sequence[str]) -> Planning[set[str]]:
+    """Which of these rows, to be kept otherwise, are base rows."""
+    # What readers of a root with a parent need of it is read along.
+    yield from view.need([i for i in ids if view[i].parent_id is not None], *ROOT_PARTS)
+    yield from view.need(ids, "metadata")
+    return {i for i in ids if is_base_row(view[i].metadata)}
+
+
+def root_of(row: CheckpointRow) -> str | None:
+    """Id of the root checkpoint that a subgraph's row belongs to, as its metadata tells."""
     parents = (row.metadata or {}).get("parents")
     return parents.get("") if isinstance(parents, Mapping) else None
 
@@ -253,11 +247,12 @@ def _call_ended(
 ) -> Planning[bool]:
     # A run saves in the background, so a call can be stored before its root checkpoint is.
     yield from call.need([call.newest.checkpoint_id], "metadata")
-    root = _root_of(call.newest)
+    root = root_of(call.newest)
     return "" in views and root in views[""] and root not in kept_roots
 
 
-def _keep_what_readers_need(sweep: _Sweep, roots: list[str], traits: SaverTraits) -> Planning[None]:
+def keep_what_readers_need(sweep: Sweep, roots: list[str], traits: SaverTraits) -> Planning[None]:
+    """Add to what a sweep keeps the rows that readers of these roots pass, nearest root first."""
     view = sweep.view
     # A row without a parent has nothing above it to need.
     roots = [i for i in roots if view[i].parent_id is not None]
@@ -289,6 +284,17 @@ def _descendants(view: NamespaceView, origins: Collection[str]) -> set[str]:
     return found
 
 
+def _ancestors(view: NamespaceView, ids: Iterable[str]) -> set[str]:
+    """The stored ancestors of these rows."""
+    found: set[str] = set()
+    for row_id in ids:
+        parent = view[row_id].parent_id
+        while parent is not None and parent in view and parent not in found:
+            found.add(parent)
+            parent = view[parent].parent_id
+    return found
+
+
 def _delta_channels(
     views: Mapping[str, NamespaceView], traits: SaverTraits
 ) -> Planning[dict[str, frozenset[str]]]:
@@ -298,98 +304,3 @@ def _delta_channels(
         if channels:
             found[ns] = channels
     return found
-
-
-def _left_alone(
-    thread_id: str,
-    operation: Operation,
-    views: Mapping[str, NamespaceView],
-    why: LeftAlone,
-    delta_channels: Mapping[str, frozenset[str]] | None = None,
-    severed: Iterable[Break] = (),
-) -> CleanupPlan:
-    return CleanupPlan(
-        thread_id,
-        operation,
-        kept={
-            RowKey(ns, i): (Reason("left alone"),) for ns, view in views.items() for i in view.ids
-        },
-        heads={ns: view.newest.checkpoint_id for ns, view in views.items()},
-        delta_channels=delta_channels or {},
-        severed=tuple(severed),
-        left_alone=why,
-    )
-
-
-def _finish(
-    thread_id: str,
-    operation: Operation,
-    sweeps: list[_Sweep],
-    traits: SaverTraits,
-    heads: Mapping[str, str | None],
-    *,
-    dropped: tuple[str, ...] = (),
-    ignore_breaks: bool = False,
-) -> Planning[CleanupPlan]:
-    delta_channels = {
-        s.view.checkpoint_ns: channels
-        for s in sweeps
-        if (channels := frozenset().union(*s.replayed.values()))
-    }
-    severed = [b for s in sweeps for b in s.marks.severed]
-    if severed and not ignore_breaks:
-        views = {s.view.checkpoint_ns: s.view for s in sweeps}
-        return _left_alone(thread_id, operation, views, "severed", delta_channels, severed)
-    dead_blobs: list[BlobKey] = []
-    if traits.versioned_blobs:
-        for sweep in sweeps:
-            dead_blobs += yield from _dead_blobs(sweep)
-    return CleanupPlan(
-        thread_id,
-        operation,
-        kept={
-            RowKey(s.view.checkpoint_ns, i): tuple(s.kept[i])
-            for s in sweeps
-            for i in sorted(s.kept)
-        },
-        doomed=tuple(RowKey(s.view.checkpoint_ns, i) for s in sweeps for i in s.doomed),
-        detached=tuple(
-            RowKey(s.view.checkpoint_ns, i) for s in sweeps for i in _detached(s, operation)
-        ),
-        dead_blobs=tuple(dead_blobs),
-        dropped_namespaces=dropped,
-        heads={s.view.checkpoint_ns: _new_head(s, heads) for s in sweeps},
-        delta_channels=delta_channels,
-        severed=tuple(severed),
-    )
-
-
-def _new_head(sweep: _Sweep, heads: Mapping[str, str | None]) -> str | None:
-    head = heads.get(sweep.view.checkpoint_ns)
-    return head if head in sweep.kept else max(sweep.kept, default=None)
-
-
-def _detached(sweep: _Sweep, operation: Operation) -> Iterator[str]:
-    view = sweep.view
-    broken = {b.child.checkpoint_id for b in sweep.marks.severed}
-    for row_id in sorted(sweep.kept):
-        parent = view[row_id].parent_id
-        if parent is None or parent in sweep.kept:
-            continue
-        # A pointer to nothing is tidied by a prune where no reader needs it, as upstream does.
-        if parent in view or (operation == "prune" and row_id not in broken):
-            yield row_id
-
-
-def _dead_blobs(sweep: _Sweep) -> Planning[list[BlobKey]]:
-    doomed = sweep.doomed
-    if not doomed:
-        return []
-    view = sweep.view
-    yield from view.need(view.ids, "checkpoint")
-    referenced = {pair for i in sweep.kept for pair in (view[i].channel_versions or {}).items()}
-    freed = {pair for i in doomed for pair in (view[i].channel_versions or {}).items()}
-    return [
-        BlobKey(view.checkpoint_ns, channel, version)
-        for channel, version in sorted(freed - referenced, key=lambda p: (p[0], str(p[1])))
-    ]

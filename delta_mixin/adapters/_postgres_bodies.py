@@ -147,7 +147,9 @@ def _read_checkpoints(reads: Mapping[str, Reads]) -> Statements[list[CheckpointR
     found = yield _of_keys(sql.READ_CHECKPOINTS, reads)
     same: dict[Any, Any] = {}
     rows = []
-    for t, ns, i, metadata, v, versions, inline, stored in found:
+    for t, ns, i, metadata, v, versions, inline, blobs in found:
+        stored = [channel for channel, is_null in blobs if is_null is None]
+        nones = frozenset(channel for channel, is_null in blobs if is_null is not None)
         populated = frozenset((*(channel for channel, _ in inline or ()), *stored))
         marked = (channel for channel, is_true in inline or () if is_true == "true")
         snapshots = frozenset(marked).intersection(stored)
@@ -161,6 +163,7 @@ def _read_checkpoints(reads: Mapping[str, Reads]) -> Statements[list[CheckpointR
                 channel_versions={c: same.setdefault(x, x) for c, x in _loads(versions).items()},
                 populated=same.setdefault(populated, populated),
                 snapshots=same.setdefault(snapshots, snapshots),
+                nones=same.setdefault(nones, nones),
             )
         )
     return rows

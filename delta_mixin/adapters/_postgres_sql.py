@@ -69,7 +69,8 @@ CROSS JOIN LATERAL (SELECT metadata FROM checkpoints c WHERE {_IS_KEY} LIMIT 1) 
 """
 
 # As the host's reader has it: a blob of the row's own version, or a value inline. A stored
-# `None` counts as neither. Inline `true` with a blob behind it marks a snapshot.
+# `None` counts as neither, though as a blob it ends that reader's walk. Inline `true` with a blob
+# behind it marks a snapshot.
 READ_CHECKPOINTS = f"""
 SELECT k.thread_id, k.checkpoint_ns, k.checkpoint_id, c.metadata::text,
     (c.checkpoint ->> 'v')::int,
@@ -79,12 +80,13 @@ SELECT k.thread_id, k.checkpoint_ns, k.checkpoint_id, c.metadata::text,
         FROM jsonb_each(c.checkpoint -> 'channel_values') AS v WHERE v.value <> 'null'
     ),
     ARRAY(
-        SELECT v.key FROM jsonb_each_text(c.checkpoint -> 'channel_versions') AS v
+        SELECT ARRAY[v.key, CASE WHEN stored.type = 'null' THEN 'null' END]
+        FROM jsonb_each_text(c.checkpoint -> 'channel_versions') AS v
         CROSS JOIN LATERAL (
-            SELECT FROM checkpoint_blobs b
+            SELECT b.type FROM checkpoint_blobs b
             WHERE b.thread_id = k.thread_id AND b.checkpoint_ns = k.checkpoint_ns
             AND b.channel = v.key AND b.version = v.value
-            AND b.type NOT IN ('empty', 'null')
+            AND b.type <> 'empty'
             LIMIT 1
         ) AS stored
     )

@@ -13,9 +13,11 @@ from typing import Any
 from uuid import UUID
 
 from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint import base
 from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory
 from langgraph.checkpoint.memory import InMemorySaver
 
+from delta_mixin.base_rows import BaseRow
 from delta_mixin.findings import HistoryEnd, Orphans
 from delta_mixin.mixins import CopyAndDeleteForRunsMixin, DeltaChannelAwarePruneMixin
 from delta_mixin.model import BlobKey, CheckpointRow, CleanupPlan, RowKey
@@ -28,6 +30,8 @@ class DeltaInMemorySaver(DeltaChannelAwarePruneMixin, CopyAndDeleteForRunsMixin,
 
     NEWEST_ID_IS_HEAD = True
     VERSIONED_BLOBS = True
+    # Releases without this function leave the writes at a plain value out.
+    REPLAYS_PLAIN_SEEDS = hasattr(base, "writes_sort_key")
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
@@ -87,6 +91,41 @@ class DeltaInMemorySaver(DeltaChannelAwarePruneMixin, CopyAndDeleteForRunsMixin,
                     self._drop_namespace(key, ns)
                 if not any(namespaces.values()):
                     self.storage.pop(key, None)
+
+    def _squash_checkpoint_rows(self, plans: Sequence[CleanupPlan]) -> None:
+        for plan in plans:
+            for key in self._stored_as(plan.thread_id):
+                for row in plan.bases:
+                    self._store_base(key, row)
+
+    def _store_base(self, key: Any, row: BaseRow) -> None:
+        ns, stored = row.checkpoint_ns, self.storage[key][row.checkpoint_ns]
+        for part in row.writes:
+            order = self._in_order(self.writes.get((key, ns, part.checkpoint_id), {}))
+            moved = [w for w in order if w[1] in part.channels]
+            for idx, (_, channel, value, _) in enumerate(moved):
+                self.writes[key, ns, row.checkpoint_id][part.task_id, idx] = (
+                    part.task_id,
+                    channel,
+                    value,
+                    part.task_path,
+                )
+        # Its versions name the blobs of the seeds.
+        checkpoint = row.checkpoint({})
+        del checkpoint["channel_values"]
+        stored[row.checkpoint_id] = (
+            self.serde.dumps_typed(checkpoint),
+            self.serde.dumps_typed(dict(row.metadata)),
+            row.parent_id,
+        )
+        for child in row.children:
+            stored[child] = (*stored[child][:2], row.checkpoint_id)
+
+    @staticmethod
+    def _in_order(writes: Mapping[Any, Any]) -> list[Any]:
+        """Writes of a checkpoint as the host's reader orders them."""
+        sort_key = getattr(base, "writes_sort_key", lambda path, *key: key)
+        return [writes[k] for k in sorted(writes, key=lambda k: sort_key(writes[k][3], *k))]
 
     def _drop_namespace(self, key: Any, ns: str) -> None:
         stores: tuple[dict[Any, Any], ...] = (self.writes, self.blobs)
@@ -193,6 +232,9 @@ class DeltaInMemorySaver(DeltaChannelAwarePruneMixin, CopyAndDeleteForRunsMixin,
 
     async def _adelete_checkpoint_rows(self, plans: Sequence[CleanupPlan]) -> None:
         self._delete_checkpoint_rows(plans)
+
+    async def _asquash_checkpoint_rows(self, plans: Sequence[CleanupPlan]) -> None:
+        self._squash_checkpoint_rows(plans)
 
     async def _acopy_checkpoint_rows(
         self, source_thread_id: str, target_thread_id: str, rows: Sequence[CheckpointRow]

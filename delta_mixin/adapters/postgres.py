@@ -43,6 +43,7 @@ from psycopg.rows import dict_row, tuple_row
 from delta_mixin._hooks import CleanupHooks
 from delta_mixin.adapters import _postgres_bodies as bodies
 from delta_mixin.adapters import _postgres_inspecting as inspecting
+from delta_mixin.adapters import _postgres_squash
 from delta_mixin.adapters._loop import SyncMethodsOnLoop
 from delta_mixin.adapters._postgres_ids import AsyncTextIdPostgresSaver, TextIdPostgresSaver
 from delta_mixin.adapters._postgres_rewriting import rewrite_row
@@ -145,6 +146,9 @@ class DeltaPostgresSaver(
 
     def _delete_checkpoint_rows(self, plans: Sequence[CleanupPlan]) -> None:
         self._execute(bodies.delete_rows(plans))
+
+    def _squash_checkpoint_rows(self, plans: Sequence[CleanupPlan]) -> None:
+        self._execute(_postgres_squash.squash_rows(plans))
 
     def _copy_checkpoint_rows(
         self, source_thread_id: str, target_thread_id: str, rows: Sequence[CheckpointRow]
@@ -262,6 +266,9 @@ class AsyncDeltaPostgresSaver(
 
     async def _adelete_checkpoint_rows(self, plans: Sequence[CleanupPlan]) -> None:
         await self._execute(bodies.delete_rows(plans))
+
+    async def _asquash_checkpoint_rows(self, plans: Sequence[CleanupPlan]) -> None:
+        await self._execute(_postgres_squash.squash_rows(plans))
 
     async def _acopy_checkpoint_rows(
         self, source_thread_id: str, target_thread_id: str, rows: Sequence[CheckpointRow]

@@ -19,6 +19,7 @@ from typing_extensions import Self
 
 from delta_mixin.adapters import _sqlite_inspecting as inspecting
 from delta_mixin.adapters import _sqlite_sql as sql
+from delta_mixin.adapters import _sqlite_squash
 from delta_mixin.adapters._loop import SyncMethodsOnLoop
 from delta_mixin.adapters._sqlite_rewriting import ScopedLock, rewrite_row
 from delta_mixin.errors import ReadOnlyDatabaseError
@@ -70,6 +71,9 @@ class DeltaSqliteSaver(DeltaChannelAwarePruneMixin, CopyAndDeleteForRunsMixin, S
 
     def _delete_checkpoint_rows(self, plans: Sequence[CleanupPlan]) -> None:
         self._execute(sql.delete_rows(plans))
+
+    def _squash_checkpoint_rows(self, plans: Sequence[CleanupPlan]) -> None:
+        self._execute(_sqlite_squash.squash_rows(self.serde, plans))
 
     def _copy_checkpoint_rows(
         self, source_thread_id: str, target_thread_id: str, rows: Sequence[CheckpointRow]
@@ -179,6 +183,9 @@ class AsyncDeltaSqliteSaver(
 
     async def _adelete_checkpoint_rows(self, plans: Sequence[CleanupPlan]) -> None:
         await self._aexecute(sql.delete_rows(plans))
+
+    async def _asquash_checkpoint_rows(self, plans: Sequence[CleanupPlan]) -> None:
+        await self._aexecute(_sqlite_squash.squash_rows(self.serde, plans))
 
     async def _acopy_checkpoint_rows(
         self, source_thread_id: str, target_thread_id: str, rows: Sequence[CheckpointRow]

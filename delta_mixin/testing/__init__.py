@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         ReadingSuite,
         RunDeletionSuite,
         SaverContract,
+        SquashSuite,
     )
     from delta_mixin.testing.histories import Channel, Step, ThreadHistory
     from delta_mixin.testing.probe import HookAdvice, ProbeReport, aprobe_saver, probe_saver
@@ -44,6 +45,7 @@ __all__ = [
     "ReadingSuite",
     "RunDeletionSuite",
     "SaverContract",
+    "SquashSuite",
     "Step",
     "ThreadHistory",
     "aprobe_saver",

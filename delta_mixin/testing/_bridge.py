@@ -94,6 +94,12 @@ class SyncView:
         own = getattr(type(self.saver), method, None)
         return own is not None and own is not getattr(BaseCheckpointSaver, method, None)
 
+    @property
+    def squashes(self) -> bool:
+        """Whether the saver writes the hook for `delta="squash"`."""
+        writes = getattr(self.saver, "_writes_hook", lambda name: False)
+        return any(map(writes, ("_squash_checkpoint_rows", "_asquash_checkpoint_rows")))
+
     def config(
         self, thread_id: Any, checkpoint_ns: str | None = "", checkpoint_id: str | None = None
     ) -> Any:

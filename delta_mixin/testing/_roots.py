@@ -43,26 +43,46 @@ def roots_of_prune(
     keep_last: int = 1,
     older_than: datetime | None = None,
     pinned: Collection[str] = (),
+    delta: str = "keep_history",
 ) -> set[Key]:
     """What `prune` with these arguments must keep readable: see its docstring."""
     roots: set[Key] = set()
     for ns in sorted({ns for ns, _ in before}):
         ids = sorted(i for n, i in before if n == ns)
-        wanted = {i for i in ids if i in pinned or _is_younger(i, older_than)}
+        # What a squash has left is no checkpoint to go back to, unless it is all there is.
+        real = [i for i in ids if not before[ns, i].is_base_row or i == ids[-1]]
+        wanted = {i for i in ids if i in pinned}.union(
+            i for i in real if _is_younger(i, older_than)
+        )
         if ":" in ns and not wanted:
             started_from = _root_of(before[ns, ids[-1]])
-            kept = needed_by(view, thread_id, {key for key in roots if key[0] == ROOT}, before)
+            kept = {key for key in roots if key[0] == ROOT}
+            if delta != "squash":
+                # Else it goes, with the call, unless it is alone between two roots.
+                kept = needed_by(view, thread_id, kept, before)
             if (ROOT, started_from) in before and (ROOT, started_from) not in kept:
                 continue
-        roots |= {(ns, i) for i in wanted.union(ids[-keep_last:])}
+        roots |= {(ns, i) for i in wanted.union(real[-keep_last:])}
     return roots
 
 
 def roots_of_run_deletion(before: Readings, run_ids: Collection[str]) -> set[Key]:
     """What `delete_for_runs` must keep readable: every checkpoint of other runs."""
     return {
-        key for key, reading in before.items() if _metadata(reading).get("run_id") not in run_ids
+        key
+        for key, reading in before.items()
+        if _metadata(reading).get("run_id") not in run_ids and not reading.is_base_row
     }
+
+
+def rows_of_runs(readings: Readings, run_ids: Collection[str]) -> set[Key]:
+    """The checkpoints of these runs."""
+    return {key for key, each in readings.items() if _metadata(each).get("run_id") in run_ids}
+
+
+def without_base_rows(keys: Collection[Key], readings: Readings) -> set[Key]:
+    """Those of the checkpoints that a squash has not left."""
+    return {key for key in keys if not readings[key].is_base_row}
 
 
 def roots_of_copy(before: Readings, parents: Mapping[Key, str | None], start: str) -> set[Key]:
@@ -83,7 +103,7 @@ def roots_of_copy(before: Readings, parents: Mapping[Key, str | None], start: st
         ids = sorted(i for n, i in before if n == ns)
         if ":" in ns:
             if _root_of(before[ns, ids[-1]]) == start:
-                roots |= {(ns, i) for i in ids}
+                roots |= {(ns, i) for i in ids if not before[ns, i].is_base_row}
         else:
             # What is older than the lineage can have been an ancestor that a cleanup cut off.
             started_from = {i: _root_of(before[ns, i]) for i in ids}

@@ -22,12 +22,18 @@ such as `sides = ("sync",)`; the tests it excludes are skipped with that reason.
 | `ReadingSuite`, `HistorySuite` | nothing but the host's own methods |
 | `KeepsetSuite`, `PruneSuite`, `LongLifeSuite` | `DeltaChannelAwarePruneMixin` |
 | `CopySuite`, `RunDeletionSuite` | `CopyAndDeleteForRunsMixin` |
+| `SquashSuite` | both, and the hook `_squash_checkpoint_rows`; skipped without it |
 """
 
 from __future__ import annotations
 
 from delta_mixin.testing._contract.copying import CopyTests
-from delta_mixin.testing._contract.graphs import CopiedGraphTests, LongLifeTests, RunGraphTests
+from delta_mixin.testing._contract.graphs import (
+    CopiedGraphTests,
+    LongLifeTests,
+    RunGraphTests,
+    SquashedGraphTests,
+)
 from delta_mixin.testing._contract.history import HistoryTests
 from delta_mixin.testing._contract.keepset import KeepsetTests
 from delta_mixin.testing._contract.leftovers import (
@@ -46,6 +52,7 @@ from delta_mixin.testing._contract.prune import PruneTests
 from delta_mixin.testing._contract.prune_rules import PruneRuleTests
 from delta_mixin.testing._contract.reading import ReadingTests
 from delta_mixin.testing._contract.runs import RunTests
+from delta_mixin.testing._contract.squash import SquashLeftoverTests, SquashTests
 
 __all__ = [
     "CopySuite",
@@ -56,6 +63,7 @@ __all__ = [
     "ReadingSuite",
     "RunDeletionSuite",
     "SaverContract",
+    "SquashSuite",
 ]
 
 
@@ -86,12 +94,17 @@ class RunDeletionSuite(RunLeftoverTests, RunParityTests, RunGraphTests, RunTests
     """`delete_for_runs` takes the rows of runs, but no value of any other run."""
 
 
+class SquashSuite(SquashLeftoverTests, SquashedGraphTests, SquashTests):
+    """`delta="squash"` puts base rows in the place of what is kept for replay alone."""
+
+
 class LongLifeSuite(LongLifeTests):
     """Real graphs on two threads, one of them cleaned again and again: both read the same."""
 
 
 class SaverContract(
     LongLifeSuite,
+    SquashSuite,
     RunDeletionSuite,
     CopySuite,
     PruneSuite,

@@ -15,7 +15,7 @@ against each other.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from langgraph.checkpoint import base as host
@@ -86,6 +86,22 @@ class Reading:
     v: int
     rest: Stored
     rebuilt: Mapping[str, Rebuilt]
+
+    def by_value(self) -> Reading:
+        """The reading without the task ids of the writes that channels are rebuilt from.
+
+        A squash stores these writes under other ids, which no channel looks at.
+        """
+        rebuilt = {
+            channel: replace(r, writes=tuple(("", *write[1:]) for write in r.writes))
+            for channel, r in self.rebuilt.items()
+        }
+        return replace(self, rebuilt=rebuilt)
+
+    @property
+    def is_base_row(self) -> bool:
+        """Whether the metadata says that this is no checkpoint of a run, but left by a squash."""
+        return bool((self.metadata.value or {}).get("delta_mixin_squashed"))
 
     def differences(self, other: Reading) -> list[str]:
         """One line per part in which `other` differs from this reading."""

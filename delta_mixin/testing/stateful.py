@@ -86,6 +86,9 @@ class CleanupStateMachine(RuleBasedStateMachine):
     """Whether nothing more than needed is kept. Switch it off for a saver that cannot tell a
     stored value from an absent one."""
 
+    SQUASHES: ClassVar[bool | None] = None
+    """Whether to clean with `delta="squash"` now and then. `None`: if the saver writes the hook."""
+
     MOST_THREADS: ClassVar[int] = 4
     """Threads in play at most; each has a twin."""
 
@@ -174,26 +177,38 @@ class CleanupStateMachine(RuleBasedStateMachine):
 
     # -- cleaning ----------------------------------------------------------------------------
 
-    @rule(indices=st.lists(_indices, min_size=1, max_size=2), pruning=draw.prunings())
+    @rule(
+        indices=st.lists(_indices, min_size=1, max_size=2),
+        pruning=draw.prunings(squash=st.booleans()),
+    )
     def prune(self, indices: list[int], pruning: draw.Pruning) -> None:
         """Prune one or two threads."""
         before = self.threads.read_all()
         named = self.threads.at_all(indices)
         ids = [pair.thread_id for pair in named]
-        options = pruning.options(before[ids[0]])
+        options = replace(pruning, squash=False).options(before[ids[0]])
+        options |= self._squash(pruning.squash)
         roots = {t: judge.roots_of_prune(self.view, t, before[t], **options) for t in ids}
         self._clean(named, roots, "prune", ids, **options)
 
-    @rule(runs=draw.run_selections(), indices=st.none() | st.lists(_indices, max_size=2))
-    def delete_runs(self, runs: list[str], indices: list[int] | None) -> None:
+    @rule(
+        runs=draw.run_selections(),
+        indices=st.none() | st.lists(_indices, max_size=2),
+        squash=st.booleans(),
+    )
+    def delete_runs(self, runs: list[str], indices: list[int] | None, squash: bool) -> None:
         """Delete runs, in some threads or in all of them."""
         before = self.threads.read_all()
         everywhere = indices is None and self.RUNS_IN_ALL_THREADS
         named = self.threads.pairs if indices is None else self.threads.at_all(indices)
         ids = [pair.thread_id for pair in named]
         roots = {t: judge.roots_of_run_deletion(before[t], runs) for t in ids}
-        narrowed = {} if everywhere else {"thread_ids": ids}
-        self._clean(named, roots, "delete_for_runs", runs, **narrowed)
+        options = {} if everywhere else {"thread_ids": ids}
+        self._clean(named, roots, "delete_for_runs", runs, **options, **self._squash(squash))
+        if self._squash(squash):
+            for pair in named:
+                left = judge.rows_of_runs(self.threads.read_all()[pair.thread_id], runs)
+                assert not left, f"thread {pair.thread_id!r} still holds {sorted(left)} of {runs}"
 
     @precondition(lambda self: not self._has_room())
     @rule(index=_indices)
@@ -210,8 +225,13 @@ class CleanupStateMachine(RuleBasedStateMachine):
     # -- copying -----------------------------------------------------------------------------
 
     @precondition(lambda self: self._has_room())
-    @rule(index=_indices, copy_id=draw.thread_ids(), start=st.none() | st.integers(0, 9))
-    def copy(self, index: int, copy_id: str, start: int | None) -> None:
+    @rule(
+        index=_indices,
+        copy_id=draw.thread_ids(),
+        start=st.none() | st.integers(0, 9),
+        squash=st.booleans(),
+    )
+    def copy(self, index: int, copy_id: str, start: int | None, squash: bool) -> None:
         """Copy a thread, whole or as of one of its checkpoints, and go on in both."""
         before = self.threads.read_all()
         source = self.threads.at(index)
@@ -220,17 +240,23 @@ class CleanupStateMachine(RuleBasedStateMachine):
         if self.threads.is_used(copy_id) or not readings or (start is not None and not starts):
             return
         roots = set(readings)
-        options = {}
+        options = self._squash(squash)
         if start is not None:
-            options = {"checkpoint_id": starts[start % len(starts)]}
+            options["checkpoint_id"] = starts[start % len(starts)]
             parents = judge.parents_of(self.view, source.thread_id, readings)
             roots = judge.roots_of_copy(readings, parents, options["checkpoint_id"])
         needed = judge.needed_by(self.view, source.thread_id, roots, readings)
         self.view.copy_thread(source.thread_id, copy_id, **options)
-        self.threads.add_copy(source, copy_id, needed, roots)
+        copy = self.threads.add_copy(source, copy_id, needed, roots)
         after = self.threads.read_again()
+        new = {key for key in after[copy_id].keys() - needed if after[copy_id][key].is_base_row}
+        if new:
+            assert squash, f"the copy {copy_id!r} was squashed, unasked"
+            copy.stored = roots | new | (needed & after[copy_id].keys())
+            copy.squashed = True
         for key in sorted(roots):
-            expect_equal(readings[key], after[copy_id].get(key), f"the copy {copy_id!r} at {key}")
+            where = f"the copy {copy_id!r} at {key}"
+            expect_equal(readings[key], after[copy_id].get(key), where, squashed=bool(new))
         self._expect_unchanged(before, after)
 
     # -- what always holds -------------------------------------------------------------------
@@ -242,7 +268,7 @@ class CleanupStateMachine(RuleBasedStateMachine):
             twin = self.threads.read_twin(pair)
             for key in pair.builder.rows:
                 where = f"thread {pair.thread_id!r} at {key}"
-                expect_equal(twin[key], readings.get(key), where)
+                expect_equal(twin[key], readings.get(key), where, squashed=pair.squashed)
 
     @invariant()
     def exactly_the_checkpoints_that_plans_left_are_stored(self) -> None:
@@ -262,6 +288,11 @@ class CleanupStateMachine(RuleBasedStateMachine):
                 assert found in readings, f"thread {pair.thread_id!r} has the head {found}"
 
     # -- helpers -----------------------------------------------------------------------------
+
+    def _squash(self, squash: bool) -> dict[str, Any]:
+        """The option of a cleanup that squashes, where the saver can."""
+        can = self.view.squashes if self.SQUASHES is None else self.SQUASHES
+        return {"delta": "squash"} if squash and can else {}
 
     def _has_room(self) -> bool:
         return len(self.threads.pairs) < self.MOST_THREADS
@@ -288,14 +319,28 @@ class CleanupStateMachine(RuleBasedStateMachine):
         for pair in named:
             thread_id = pair.thread_id
             where = f"{operation} of thread {thread_id!r}"
+            plan = plans.get(thread_id)
+            new = {(b.checkpoint_ns, b.checkpoint_id) for b in plan.bases} if plan else set()
             for key in sorted(roots[thread_id]):
-                expect_equal(before[thread_id][key], after[thread_id].get(key), f"{where}: {key}")
-            if plan := plans.get(thread_id):
-                missing = needed[thread_id] - plan.kept.keys()
+                found = after[thread_id].get(key)
+                at = f"{where}: {key}"
+                expect_equal(before[thread_id][key], found, at, squashed=bool(new))
+            if plan:
+                squashed = {(b.checkpoint_ns, i) for b in plan.bases for i in b.replaces}
+                missing = needed[thread_id] - plan.kept.keys() - squashed
                 needless = plan.kept.keys() - needed[thread_id]
+                if operation == "delete_for_runs":
+                    # Base rows name no run, so they stay, with or without readers.
+                    needless = judge.without_base_rows(needless, before[thread_id])
+                elif "delta" in options:
+                    # A call whose root checkpoint is alone between two roots stays with it.
+                    needless = {key for key in needless if ":" not in key[0]}
                 assert not missing, f"{where} does not keep {sorted(missing)}"
                 assert not (self.EXACT and needless), f"{where} keeps {sorted(needless)} for nobody"
+                assert new <= after[thread_id].keys() - before[thread_id].keys(), f"{where}: {new}"
                 pair.stored -= set(plan.doomed)
+                pair.stored |= new
+                pair.squashed |= bool(new)
                 for ns in plan.dropped_namespaces:
                     pair.reserved.pop(ns, None)
             pair.keep_readable(roots[thread_id])

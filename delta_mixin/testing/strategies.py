@@ -156,11 +156,13 @@ class Pruning(ShortRepr):
         keep_last: As `prune` takes it.
         minutes: Keep what is younger than this many minutes of history, or `None`.
         pinned: Which checkpoints to pin, as indices.
+        squash: Whether to prune with `delta="squash"`.
     """
 
     keep_last: int = 1
     minutes: int | None = None
     pinned: tuple[int, ...] = ()
+    squash: bool = False
 
     @property
     def cutoff(self) -> datetime | None:
@@ -175,6 +177,8 @@ class Pruning(ShortRepr):
     def options(self, keys: Iterable[tuple[str, str]]) -> dict[str, Any]:
         """Keyword arguments for `prune` and `plan_prune`."""
         options: dict[str, Any] = {"keep_last": self.keep_last, "pinned": self.pins(keys)}
+        if self.squash:
+            options["delta"] = "squash"
         return options if self.cutoff is None else {**options, "older_than": self.cutoff}
 
     def clean(self, view: SyncView, thread_id: str, keys: Iterable[tuple[str, str]]) -> None:
@@ -182,13 +186,18 @@ class Pruning(ShortRepr):
         view.prune([thread_id], **self.options(keys))
 
 
-def prunings() -> st.SearchStrategy[Pruning]:
-    """Arguments of a prune: `keep_last`, `older_than` and `pinned`."""
+def prunings(*, squash: st.SearchStrategy[bool] | None = None) -> st.SearchStrategy[Pruning]:
+    """Arguments of a prune: `keep_last`, `older_than` and `pinned`.
+
+    Args:
+        squash: Whether to squash; by default never.
+    """
     return st.builds(
         Pruning,
         keep_last=st.just(1) | st.integers(1, 4),
         minutes=st.none() | st.integers(0, 100),
         pinned=st.just(()) | st.lists(st.integers(0, 20), max_size=2).map(tuple),
+        squash=st.just(False) if squash is None else squash,
     )
 
 

@@ -96,7 +96,7 @@ SUITES = [
 
 def test_the_contract_is_the_sum_of_its_suites():
     tests = [{*s.contract_tests()} - {*ContractBase.contract_tests()} for s in SUITES]
-    assert len(SUITES) == 7
+    assert len(SUITES) == 8
     assert sum(map(len, tests)) == len(set().union(*tests)), "a test is in two suites"
     assert set().union(*tests) == {*SaverContract.contract_tests()} - {
         *ContractBase.contract_tests()

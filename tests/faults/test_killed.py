@@ -31,6 +31,7 @@ KILLS = int(os.environ.get("DELTA_MIXIN_KILLS", "50")) // 2
 
 OPERATIONS: dict[str, Any] = {
     "prune": ([["one", "two"]], {}),
+    "squash": ([["one", "two"]], {"delta": "squash"}),
     "copy_thread": (["one", "copy"], {}),
     "delete_for_runs": (
         [[f"run-{number}" for number in range(2, 30)]],
@@ -98,7 +99,8 @@ def test_a_killed_cleanup_is_as_before_or_done(
     operation: str, side: str, original: str, victim: Any, tmp_path: Path
 ) -> None:
     path = str(tmp_path / "threads.db")
-    request = {"path": path, "side": side, "operation": operation}
+    method = "prune" if operation == "squash" else operation
+    request: dict[str, Any] = {"path": path, "side": side, "operation": method}
     request["arguments"], request["options"] = OPERATIONS[operation]
     before = read(original)
     if "checkpoint_id" in request["options"]:

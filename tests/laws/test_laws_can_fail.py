@@ -9,7 +9,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from delta_mixin import channels, marking, planner
+from delta_mixin import _sweeping, channels, marking, planner
 from delta_mixin.adapters.memory import DeltaInMemorySaver
 from delta_mixin.testing import (
     CleanupStateMachine,
@@ -96,7 +96,7 @@ def the_root_alone_is_asked(monkeypatch):
 
 @pytest.fixture
 def parents_are_left_as_they_are(monkeypatch):
-    monkeypatch.setattr(planner, "_detached", lambda sweep, operation: iter(()))
+    monkeypatch.setattr(_sweeping, "_detached", lambda sweep, operation: iter(()))
 
 
 @pytest.fixture

@@ -140,6 +140,7 @@ class Replay:
 @dataclass(frozen=True)
 class Prune:
     keep_last: int = 1
+    delta: str = "keep_history"
 
 
 @dataclass(frozen=True)
@@ -147,6 +148,7 @@ class DeleteOldRuns:
     """All but the newest `spared` runs."""
 
     spared: int = 1
+    delta: str = "keep_history"
 
 
 @dataclass(frozen=True)
@@ -154,6 +156,7 @@ class GoOnInCopy:
     """Copy the thread, whole or as of its newest checkpoint, and drop the original."""
 
     of_head: bool = False
+    delta: str = "keep_history"
 
 
 @dataclass(frozen=True)
@@ -181,10 +184,11 @@ compactions = st.one_of(
     st.builds(CompactOldRuns, st.integers(1, 2)),
     st.builds(GoOnInCompactCopy),
 )
+deltas = st.sampled_from(["keep_history", "squash"])
 cleanups = st.one_of(
-    st.builds(Prune, st.sampled_from([1, 1, 2, 3])),
-    st.builds(DeleteOldRuns, st.integers(1, 2)),
-    st.builds(GoOnInCopy, st.booleans()),
+    st.builds(Prune, st.sampled_from([1, 1, 2, 3]), deltas),
+    st.builds(DeleteOldRuns, st.integers(1, 2), deltas),
+    st.builds(GoOnInCopy, st.booleans(), deltas),
 )
 asks = st.sampled_from([False, False, True])
 
@@ -259,12 +263,12 @@ class Twins:
         self.run(None, self.pairs[-1 - action.back % len(self.pairs)])
 
     def prune(self, action):
-        self.view.prune([self.threads[0]], keep_last=action.keep_last)
+        self.view.prune([self.threads[0]], keep_last=action.keep_last, delta=action.delta)
         self.pairs = self.pairs[-action.keep_last :]
 
     def deleteoldruns(self, action):
         if runs := self.old_runs(action.spared):
-            self.view.delete_for_runs(runs)
+            self.view.delete_for_runs(runs, delta=action.delta)
             self.forget(runs)
 
     def old_runs(self, spared):
@@ -331,7 +335,7 @@ class Twins:
         if head is None:
             return
         only = {"checkpoint_id": head.checkpoint["id"]} if action.of_head else {}
-        self.view.copy_thread(source, copy, **only)
+        self.view.copy_thread(source, copy, delta=action.delta, **only)
         self.view.prune([source], strategy="delete")
         self.threads[0] = copy
         if only:

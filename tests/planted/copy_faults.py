@@ -88,6 +88,10 @@ class KeepsTheThreadInside(DeltaInMemorySaver):
             self.named[(target_thread_id, *row.key)] = self.name_of(row, target_thread_id)
         super()._copy_checkpoint_rows(source_thread_id, target_thread_id, rows)
 
+    def _store_base(self, key, row):
+        self.named[(str(key), row.checkpoint_ns, row.checkpoint_id)] = key
+        super()._store_base(key, row)
+
     def name_of(self, row, target_thread_id):
         return target_thread_id
 

@@ -21,13 +21,21 @@ from delta_mixin.testing._contract.base import ContractBase
 from delta_mixin.testing.oracle import SETTLED_HOST
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "planted_faults.md"
-MODULES = ("reader_faults", "prune_faults", "leftover_faults", "copy_faults", "run_faults")
+MODULES = (
+    "reader_faults",
+    "prune_faults",
+    "leftover_faults",
+    "copy_faults",
+    "run_faults",
+    "squash_faults",
+)
 TITLES = (
     "Reading, histories and keep-sets",
     "Prune",
     "What a prune leaves of writes and values",
     "Copies",
     "Run deletion",
+    "Squash",
 )
 
 TOP = """\

@@ -25,6 +25,10 @@ def prune(saver: Any, thread_ids: list[str]) -> None:
     saver.prune(thread_ids)
 
 
+def squash(saver: Any, thread_ids: list[str]) -> None:
+    saver.prune(thread_ids, delta="squash")
+
+
 def copy(saver: Any, thread_ids: list[str]) -> None:
     for thread_id in thread_ids:
         saver.copy_thread(thread_id, f"copy of {thread_id}")

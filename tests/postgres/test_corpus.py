@@ -92,6 +92,30 @@ def test_deleting_any_run_changes_no_other_checkpoint(opened, loaded, thread, de
     assert oracle.read_thread(opened, thread, delta) == before
 
 
+@pytest.mark.parametrize(("release", "thread"), THREADS)
+def test_squashes_leave_heads_and_survivors_as_they_were(opened, loaded, thread, delta, orphans_of):
+    before = oracle.read_thread(opened, thread, delta)
+    runs = {key: reading.metadata.value.get("run_id") for key, reading in before.items()}
+    for run in sorted(set(runs.values()) - {None}):
+        opened.copy_thread(thread, "copy")
+        opened.delete_for_runs([run], thread_ids=["copy"], delta="squash")
+        after = oracle.read_thread(opened, "copy", delta)
+        assert run not in {reading.metadata.value.get("run_id") for reading in after.values()}
+        for key in before:
+            assert runs[key] == run or after[key].by_value() == before[key].by_value()
+        assert orphans_of(loaded) == {"writes": 0, "blobs": 0}
+        opened.prune(["copy"], strategy="delete")
+    heads = {(ns, oracle.head(opened, thread, ns)) for ns, _ in before}
+    done = []
+    opened.prune([thread], delta="squash", on_plan=done.append)
+    after = oracle.read_thread(opened, thread, delta)
+    for key in heads:
+        gone = key[0] in done[0].dropped_namespaces
+        assert gone or after[key].by_value() == before[key].by_value()
+        assert len([i for ns, i in after if ns == key[0]]) <= 2
+    assert orphans_of(loaded) == {"writes": 0, "blobs": 0}
+
+
 @pytest.mark.skipif(
     "prune" not in vars(PostgresSaver), reason="this release of the host has no prune of its own"
 )

@@ -26,6 +26,11 @@ def prune(dsn):
         saver.prune(NAMES)
 
 
+def squash(dsn):
+    with DeltaPostgresSaver.from_conn_string(dsn) as saver:
+        saver.prune(NAMES, delta="squash")
+
+
 def copy(dsn):
     with DeltaPostgresSaver.from_conn_string(dsn) as saver:
         for name in NAMES:
@@ -57,7 +62,7 @@ def neighbour_module():
     return sys.modules["postgres_neighbour"]
 
 
-OPERATIONS = [prune, copy, delete, compact, compact_for_runs]
+OPERATIONS = [prune, squash, copy, delete, compact, compact_for_runs]
 
 
 @pytest.fixture(scope="module")

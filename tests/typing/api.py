@@ -19,6 +19,7 @@ from psycopg_pool import ConnectionPool
 from typing_extensions import TypedDict, assert_type
 
 from delta_mixin import (
+    BaseRow,
     BlobKey,
     CheckpointRow,
     CleanupPlan,
@@ -30,6 +31,7 @@ from delta_mixin import (
     SeveredHistoryError,
     StrictDeltaHistoryMixin,
     compaction,
+    is_base_row,
 )
 from delta_mixin.adapters.memory import DeltaInMemorySaver
 from delta_mixin.adapters.postgres import AsyncDeltaPostgresSaver, DeltaPostgresSaver
@@ -84,7 +86,9 @@ def use(saver: DeltaSqliteSaver | DeltaInMemorySaver) -> None:
     saver.prune(["1"], older_than=datetime.now(timezone.utc), on_plan=list[CleanupPlan]().append)
     assert_type(saver.plan_prune(["1"]), list[CleanupPlan])
     assert_type(saver.get_delta_channel_keepset(config, ["log"]), set[str])
-    saver.copy_thread("1", 2, checkpoint_id="id")
+    saver.copy_thread("1", 2, checkpoint_id="id", delta="squash")
+    saver.prune(["1"], delta="squash")
+    saver.delete_for_runs(["run"], delta="squash")
     saver.delete_for_runs([uuid4(), "run"], thread_ids=["1"], on_plan=print)
     assert_type(saver.plan_delete_for_runs(["run"]), list[CleanupPlan])
 
@@ -109,6 +113,8 @@ def read(plan: CleanupPlan, saved: CheckpointTuple) -> None:
     assert_type(ns, str)
     assert_type(checkpoint_id, str)
     assert_type(plan.dead_blobs, tuple[BlobKey, ...])
+    assert_type(plan.bases, tuple[BaseRow, ...])
+    assert_type(is_base_row(saved.metadata), bool)
     assert_type(plan.heads[""], str | None)
     assert_type(CheckpointRow.from_tuple(saved), CheckpointRow)
 

@@ -73,7 +73,7 @@ class Backend:
         full, blank = self.rows[key], CheckpointRow("t", *key)
         fields = {
             "metadata": ("metadata",),
-            "checkpoint": ("v", "channel_versions", "populated", "snapshots"),
+            "checkpoint": ("v", "channel_versions", "populated", "snapshots", "nones"),
             "writes": ("write_channels",),
         }
         self.reads.update(parts)

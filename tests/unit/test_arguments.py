@@ -43,7 +43,7 @@ BAD_PRUNES = [
     ({"severed": "raise"}, ValueError, "severed must be one of"),
     ({"strategy": "delete", "keep_last": 2}, ValueError, "cannot be given with it"),
     ({"strategy": "delete", "pinned": ["a"]}, ValueError, "cannot be given with it"),
-    ({"delta": "squash"}, MissingHookError, "does not support delta='squash'"),
+    ({"delta": "squash"}, MissingHookError, "does not write the hook _squash_checkpoint_rows"),
 ]
 
 
@@ -64,6 +64,31 @@ def test_a_run_deletion_wants_a_list(run_ids):
         Untouchable().delete_for_runs(run_ids)
     with pytest.raises(TypeError, match="thread_ids must be a list"):
         Untouchable().plan_delete_for_runs(["r"], thread_ids="t")
+
+
+@pytest.mark.parametrize(
+    ("delta", "error", "message"),
+    [
+        ("skip", ValueError, "delta must be one of 'keep_history', 'squash', got 'skip'"),
+        (None, ValueError, "got None"),
+        ("squash", MissingHookError, "Untouchable does not write the hook _squash_checkpoint_rows"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("method", "arguments"),
+    [
+        ("delete_for_runs", (["r"],)),
+        ("plan_delete_for_runs", (["r"],)),
+        ("copy_thread", ("t", "u")),
+    ],
+)
+@pytest.mark.parametrize("side", ["", "a"])
+def test_a_squash_is_refused_before_reading(side, method, arguments, delta, error, message):
+    def call():
+        asyncio.run(getattr(Untouchable(), side + method)(*arguments, delta=delta))
+
+    with pytest.raises(error, match=message):
+        call()
 
 
 @pytest.mark.parametrize("same", ["t", 7, uuid.UUID(int=5)])

@@ -14,10 +14,14 @@ import delta_mixin
 PACKAGE = Path(delta_mixin.__file__).parent
 PURE = (
     "errors",
+    "base_rows",
     "model",
+    "_ids",
     "_view",
     "channels",
     "marking",
+    "contraction",
+    "_sweeping",
     "planner",
     "drawing",
     "findings",

@@ -356,10 +356,9 @@ class TestDeleteForRuns:
 class TestSelectForCopy:
     def select(self, backend, rows, checkpoint_id):
         stand_in = backend(rows)
-        rows, severed = stand_in.run(
-            select_for_copy(stand_in.views(), checkpoint_id, SaverTraits())
-        )
-        assert not severed
+        rows, plan = stand_in.run(select_for_copy(stand_in.views(), checkpoint_id, SaverTraits()))
+        assert not plan.severed
+        assert not plan.changes
         return [tuple(row.key) for row in rows]
 
     def test_takes_what_the_checkpoint_needs_and_stood_beside_it(self, backend, chain, row):

@@ -49,6 +49,9 @@ class ContractBase:
     is_about_reading: ClassVar[bool] = False
     """Whether a part calls the host's own methods only, so that it needs no mixin."""
 
+    needs_squash: ClassVar[bool] = False
+    """Whether a part is about `delta="squash"`, so that it needs the hook for it."""
+
     sides: ClassVar[Sequence[Side]] = ("sync", "async")
     """Sides of the saver to test: leave one out if it has no methods, or no hooks, for it."""
 
@@ -113,6 +116,9 @@ class ContractBase:
         with open_saver(self.make_saver, request.param) as view:
             if part.is_about_reading and view.side not in view.base_sides:
                 pytest.skip(f"{type(view.saver).__name__} has no {view.side} side of its own")
+            if part.needs_squash and not view.squashes:
+                saver = type(view.saver).__name__
+                pytest.skip(f"{saver} does not write the hook _squash_checkpoint_rows")
             yield view
 
     @classmethod

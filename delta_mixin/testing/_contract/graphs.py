@@ -21,54 +21,54 @@ class LongLifeTests(ContractBase):
 
     def test_a_pruned_graph_goes_on_like_its_twin(self, view: SyncView) -> None:
         """Fails if a value comes back short, which nothing else reports."""
-        pruned, twin = _Graph(view, "pruned"), _Graph(view, "twin")
-        for turn in range(9):
-            for each in (pruned, twin):
-                each.invoke({"log": [f"turn {turn}"]})
-            if turn % 3 == 2:
-                view.prune(["pruned"])
-            _expect_same(pruned, twin, f"after turn {turn}")
+        _goes_on_like_its_twin(view)
 
     def test_interrupts_survive_a_prune_and_finished_tasks_do_not_run_again(
         self, view: SyncView
     ) -> None:
         """Fails if pending writes of the head go: its finished tasks then run twice."""
-        pruned, twin = _Graph(view, "pruned", _asking), _Graph(view, "twin", _asking)
-        for each in (pruned, twin):
-            each.invoke({"log": ["before"]})
-        view.prune(["pruned"])
-        for each in (pruned, twin):
-            interrupts = [i for task in each.state().tasks for i in task.interrupts]
-            assert len(interrupts) == 2, f"{each.thread_id}: {interrupts}"
-            each.resume({i.id: f"answer to {i.value}" for i in interrupts})
-            assert each.ran.count("work") == 1, f"{each.thread_id} ran {each.ran}"
-        view.prune(["pruned"])
-        _expect_same(pruned, twin, "after resuming", ordered=self.orders_writes_by_task_path)
+        _interrupts_survive(view, ordered=self.orders_writes_by_task_path)
 
     def test_an_interrupted_subgraph_resumes_after_a_prune(self, view: SyncView) -> None:
         """Fails if a running subgraph's namespace goes, or loses the rows it is rebuilt from."""
-        pruned, twin = _Graph(view, "pruned", _nested), _Graph(view, "twin", _nested)
-        for turn in range(2):
-            for each in (pruned, twin):
-                each.invoke({"log": [f"turn {turn}"]})
-            view.prune(["pruned"])
-            for each in (pruned, twin):
-                assert each.state().next, f"{each.thread_id} is not interrupted"
-                each.resume("yes")
-            view.prune(["pruned"])
-            _expect_same(pruned, twin, f"after turn {turn}")
-        assert pruned.ran == twin.ran
+        _interrupted_subgraph_resumes(view)
 
     def test_a_stateful_subgraph_remembers_after_a_prune(self, view: SyncView) -> None:
         """Fails if a `checkpointer=True` subgraph's namespace goes with a root checkpoint."""
-        pruned, twin = _Graph(view, "pruned", _stateful), _Graph(view, "twin", _stateful)
-        for turn in range(4):
-            for each in (pruned, twin):
-                each.invoke({"log": [f"turn {turn}"]})
-            view.prune(["pruned"])
-            _expect_same(pruned, twin, f"after turn {turn}")
-        last = twin.state().values["log"][-2]
-        assert last.count("'call'") == 4, f"not stateful: {last}"
+        _stateful_subgraph_remembers(view)
+
+
+class SquashedGraphTests(ContractBase):
+    """Squashed threads live on as well. Needs `langgraph` installed."""
+
+    subject = "squash"
+    look_at = "_squash_checkpoint_rows(), and the order of the writes it moves"
+    needs_squash = True
+
+    def test_a_squashed_graph_goes_on_like_its_twin(self, view: SyncView) -> None:
+        """Fails if a value comes back short, which nothing else reports."""
+        _goes_on_like_its_twin(view, delta="squash")
+
+    def test_interrupts_survive_a_squash(self, view: SyncView) -> None:
+        """Fails if pending writes of the head are squashed: its finished tasks then run twice."""
+        _interrupts_survive(view, ordered=self.orders_writes_by_task_path, delta="squash")
+
+    def test_subgraphs_go_on_after_a_squash(self, view: SyncView) -> None:
+        """Fails if a subgraph's namespace loses the rows it is rebuilt from."""
+        _interrupted_subgraph_resumes(view, delta="squash")
+        _stateful_subgraph_remembers(view, delta="squash")
+
+    def test_the_history_of_a_squashed_graph_can_be_read(self, view: SyncView) -> None:
+        """Fails if a base row lacks what `get_state_history` wants of a checkpoint."""
+        graph = _Graph(view, "thread")
+        for turn in range(5):
+            graph.invoke({"log": [f"turn {turn}"]})
+        before, last = graph.history(), graph.state()
+        view.prune(["thread"], delta="squash")
+        after = graph.history()
+        head = last.config["configurable"]["checkpoint_id"]
+        assert after[head] == before[head]
+        assert len(after.keys() - before.keys()) == 1, f"left {sorted(after)}"
 
 
 class CopiedGraphTests(ContractBase):
@@ -158,6 +158,55 @@ class _Graph:
             )
             for state in states
         }
+
+
+def _goes_on_like_its_twin(view: SyncView, **options: Any) -> None:
+    pruned, twin = _Graph(view, "pruned"), _Graph(view, "twin")
+    for turn in range(9):
+        for each in (pruned, twin):
+            each.invoke({"log": [f"turn {turn}"]})
+        if turn % 3 == 2:
+            view.prune(["pruned"], **options)
+        _expect_same(pruned, twin, f"after turn {turn}")
+
+
+def _interrupts_survive(view: SyncView, *, ordered: bool, **options: Any) -> None:
+    pruned, twin = _Graph(view, "pruned", _asking), _Graph(view, "twin", _asking)
+    for each in (pruned, twin):
+        each.invoke({"log": ["before"]})
+    view.prune(["pruned"], **options)
+    for each in (pruned, twin):
+        interrupts = [i for task in each.state().tasks for i in task.interrupts]
+        assert len(interrupts) == 2, f"{each.thread_id}: {interrupts}"
+        each.resume({i.id: f"answer to {i.value}" for i in interrupts})
+        assert each.ran.count("work") == 1, f"{each.thread_id} ran {each.ran}"
+    view.prune(["pruned"], **options)
+    _expect_same(pruned, twin, "after resuming", ordered=ordered)
+
+
+def _interrupted_subgraph_resumes(view: SyncView, **options: Any) -> None:
+    pruned, twin = _Graph(view, "pruned", _nested), _Graph(view, "twin", _nested)
+    for turn in range(2):
+        for each in (pruned, twin):
+            each.invoke({"log": [f"turn {turn}"]})
+        view.prune(["pruned"], **options)
+        for each in (pruned, twin):
+            assert each.state().next, f"{each.thread_id} is not interrupted"
+            each.resume("yes")
+        view.prune(["pruned"], **options)
+        _expect_same(pruned, twin, f"after turn {turn}")
+    assert pruned.ran == twin.ran
+
+
+def _stateful_subgraph_remembers(view: SyncView, **options: Any) -> None:
+    pruned, twin = _Graph(view, "pruned", _stateful), _Graph(view, "twin", _stateful)
+    for turn in range(4):
+        for each in (pruned, twin):
+            each.invoke({"log": [f"turn {turn}"]})
+        view.prune(["pruned"], **options)
+        _expect_same(pruned, twin, f"after turn {turn}")
+    last = twin.state().values["log"][-2]
+    assert last.count("'call'") == 4, f"not stateful: {last}"
 
 
 def _expect_same(one: _Graph, other: _Graph, when: str, *, ordered: bool = True) -> None:

@@ -9,7 +9,12 @@ from itertools import takewhile
 import lmdb
 from langgraph_checkpoint_lmdb import LMDBSaver
 
-from delta_mixin import CleanupPlan, CopyAndDeleteForRunsMixin, DeltaChannelAwarePruneMixin
+from delta_mixin import (
+    BaseRow,
+    CleanupPlan,
+    CopyAndDeleteForRunsMixin,
+    DeltaChannelAwarePruneMixin,
+)
 
 
 class DeltaLMDBSaver(DeltaChannelAwarePruneMixin, CopyAndDeleteForRunsMixin, LMDBSaver):
@@ -36,6 +41,42 @@ class DeltaLMDBSaver(DeltaChannelAwarePruneMixin, CopyAndDeleteForRunsMixin, LMD
                     stored = self._deserialize(txn.get(row, db=self._db))
                     stored["parent_checkpoint_id"] = None
                     txn.put(row, self._serialize(stored), db=self._db)
+
+    def _squash_checkpoint_rows(self, plans: Sequence[CleanupPlan]) -> None:
+        with self.lock, self.env.begin(write=True) as txn:
+            for plan in plans:
+                for base in plan.bases:
+                    self._store_base(txn, plan.thread_id, base)
+
+    def _store_base(self, txn: lmdb.Transaction, thread_id: str, base: BaseRow) -> None:
+        def key_of(checkpoint_id: str) -> bytes:
+            return self._make_key(thread_id, base.checkpoint_ns, checkpoint_id)
+
+        values = {}
+        for channel, seed_id, _ in base.seeds:
+            seed = self._deserialize(txn.get(key_of(seed_id), db=self._db))
+            stored = self.serde.loads_typed((seed["type"], seed["checkpoint"]))
+            values[channel] = stored["channel_values"][channel]
+        type_, blob = self.serde.dumps_typed(base.checkpoint(values))
+        metadata = dict(
+            zip(("type", "value"), self.serde.dumps_typed(dict(base.metadata)), strict=True)
+        )
+        row = {"type": type_, "checkpoint": blob, "metadata": metadata}
+        row["parent_checkpoint_id"] = base.parent_id
+        txn.put(key_of(base.checkpoint_id), self._serialize(row), db=self._db)
+        for part in base.writes:
+            written = _below(txn, self._writes_db, key_of(part.checkpoint_id) + b"\0")
+            for index, key in enumerate(written):
+                write = self._deserialize(txn.get(key, db=self._writes_db))
+                if write["channel"] in part.channels:
+                    # Readers sort the index as text.
+                    name = f"\0{part.task_id}\0{index:06}".encode()
+                    write = self._serialize({**write, "task_id": part.task_id})
+                    txn.put(key_of(base.checkpoint_id) + name, write, db=self._writes_db)
+        for child in map(key_of, base.children):
+            row = self._deserialize(txn.get(child, db=self._db))
+            row["parent_checkpoint_id"] = base.checkpoint_id
+            txn.put(child, self._serialize(row), db=self._db)
 
     def delete_thread(self, thread_id: str) -> None:
         # Upstream has none, which copying needs to take a half-made copy back.
