@@ -9,7 +9,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from delta_mixin import _sweeping, channels, marking, planner
+from delta_mixin import _copying, _sweeping, channels, marking, planner
 from delta_mixin.adapters.memory import DeltaInMemorySaver
 from delta_mixin.testing import (
     CleanupStateMachine,
@@ -61,7 +61,7 @@ def nothing_is_kept_for_readers(monkeypatch):
         return
         yield
 
-    monkeypatch.setattr(planner, "_keep_what_readers_need", keep)
+    monkeypatch.setattr(planner, "keep_what_readers_need", keep)
 
 
 @pytest.fixture
@@ -152,7 +152,7 @@ def rows_above_a_deleted_run_are_passed_over(monkeypatch):
 
 @pytest.fixture
 def subgraphs_lose_what_they_remember(monkeypatch):
-    monkeypatch.setattr(planner, "_may_precede", lambda row, lineage: False)
+    monkeypatch.setattr(_copying, "_may_precede", lambda row, lineage: False)
 
 
 RUN_FAULTS = [

@@ -8,16 +8,12 @@ from dataclasses import replace
 import pytest
 
 from delta_mixin import RowKey
+from delta_mixin._copying import select_for_copy
 from delta_mixin._ids import id_below
 from delta_mixin._sweeping import SaverTraits
 from delta_mixin.base_rows import SQUASHED
 from delta_mixin.drawing import draw_thread
-from delta_mixin.planner import (
-    PruneRules,
-    plan_delete_for_runs,
-    plan_prune,
-    select_for_copy,
-)
+from delta_mixin.planner import PruneRules, plan_delete_for_runs, plan_prune
 
 NO_TRAITS = SaverTraits()
 
