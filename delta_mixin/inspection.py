@@ -18,7 +18,8 @@ No false alarm counts for more than finding everything. What can be told from ro
    Runs of exit durability add many supersteps at once, with their writes at one parent.
 6. A channel with a new version but no value, at a row whose parent holds no write of it, has lost
    one: rule 5 for rows of langgraph before 1.2.9, where `update_state` did not count.
-7. Rows that the host did not write (neither its `source` nor its stub's step) prove nothing.
+7. Rows that the host did not write (neither its `source` nor its stub's step, or base rows of a
+   squash) prove nothing.
 
 Source of 4 to 6: langgraph `pregel/_loop.py` (`_put_checkpoint`, `_put_exit_delta_writes`),
 `pregel/_checkpoint.py`, `pregel/main.py` (`update_state`), releases 1.2.0 to 1.2.24.
@@ -31,6 +32,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from delta_mixin._view import NamespaceView
+from delta_mixin.base_rows import is_base_row
 from delta_mixin.channels import UnknownChannelsError, channels_to_replay, counters
 from delta_mixin.findings import ADVICE, Finding, HistoryEnd, Kind, Orphans, Severity
 from delta_mixin.model import CheckpointRow, Planning, RowKey
@@ -104,7 +106,8 @@ def inspect(thread_id: str, view: NamespaceView, declared: Collection[str]) -> P
 
 def firm_channels(view: NamespaceView, declared: Collection[str]) -> frozenset[str]:
     """Channels that are delta beyond doubt, of rows that have been read."""
-    counted = (counters(row.metadata) for row in view)
+    # A base row names what a squash took for delta, on weaker evidence too.
+    counted = (counters(row.metadata) for row in view if not is_base_row(row.metadata))
     return frozenset(declared).union(*counted, *(row.snapshots or () for row in view))
 
 
@@ -142,6 +145,8 @@ def lost_channels(end: HistoryEnd, channels: Iterable[str]) -> list[str]:
 def is_of_host(row: CheckpointRow) -> bool:
     """Whether the host library wrote the row, not a tool that makes rows of its own."""
     metadata = row.metadata or {}
+    if is_base_row(metadata):
+        return False
     return metadata.get("source") in HOST_SOURCES or metadata.get("step") == STUB_STEP
 
 
@@ -339,7 +344,7 @@ def _promises(
     least: dict[tuple[str, str], int] = {}
     for row in view:
         parent = view.get(row.parent_id)
-        if parent is None or not is_of_host(parent):
+        if parent is None or not is_of_host(parent) or is_base_row(row.metadata):
             continue
         for channel in open_channels(row) & frozenset(firm):
             updates = _updates_between(parent, row, channel)

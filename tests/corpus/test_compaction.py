@@ -10,6 +10,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 
 from delta_mixin import compaction
 from delta_mixin.testing import oracle
+from delta_mixin.verification import averify_thread, verify_thread
 
 
 @pytest.fixture
@@ -24,6 +25,12 @@ def call(view, name, *args, **options):
     if view.side == "sync":
         return getattr(compaction, name)(*args, saver=view.saver, **options)
     return view.run(getattr(compaction, f"a{name}")(*args, saver=view.saver, **options))
+
+
+def verified(view, thread_id):
+    if view.side == "sync":
+        return verify_thread(view.saver, thread_id)
+    return view.run(averify_thread(view.saver, thread_id))
 
 
 def expected_heads(view, thread):
@@ -53,3 +60,10 @@ def test_each_namespace_holds_exactly_its_head(opened, thread, graph, assert_as_
             for channel in thread.delta:
                 assert replayed(after[key], channel) == replayed(before[key], channel)
             assert after[key].writes == before[key].writes
+        assert verified(view, thread.id).findings == ()
+
+
+def test_what_is_compacted_and_kept_verifies(opened, thread, graph):
+    with opened() as view:
+        call(view, "compact", graph, [thread.id])
+        assert verified(view, thread.id).findings == ()
