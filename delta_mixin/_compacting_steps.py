@@ -8,101 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any
 
 from delta_mixin import _steps, planner
-from delta_mixin._compacting import Wanted, by_namespace, plan_roots, rows_to_rewrite, sharing_rows
+from delta_mixin._compacting import by_namespace, plan_roots, rows_to_rewrite, sharing_rows
+from delta_mixin._compacting_values import (
+    CompactionReport,
+    Job,
+    StoppedError,
+    store_values,
+)
 from delta_mixin._copying import copy_roots
 from delta_mixin._drive import Call, InScope, Report, Steps
-from delta_mixin._resolving import GraphChannels, Replayer, UnresolvedError, abbreviated, same
-from delta_mixin._rewriting import fault_of
-from delta_mixin.channels import without_counters
+from delta_mixin._resolving import GraphChannels
 from delta_mixin.errors import (
     CompactionError,
     DeltaMixinError,
-    RewriteUnsafeError,
     RowsUnreadError,
 )
 from delta_mixin.model import CleanupPlan, Planning, RowKey
-
-CHECKPOINT_FORMAT = 4
-"""The format that hosts with delta channels write; readers change older ones on the way."""
-
-
-@dataclass(frozen=True)
-class LeftChannel:
-    """A channel that still needs its history, and why.
-
-    Attributes:
-        checkpoint_ns: Namespace of the checkpoint whose reader needs it.
-        checkpoint_id: Id of that checkpoint.
-        channel: The channel.
-        why: A clause.
-    """
-
-    checkpoint_ns: str
-    checkpoint_id: str
-    channel: str
-    why: str
-
-    def __str__(self) -> str:
-        where = f" in namespace {self.checkpoint_ns!r}" if self.checkpoint_ns else ""
-        return f"channel {self.channel!r} of checkpoint {self.checkpoint_id}{where}: {self.why}"
-
-
-@dataclass(frozen=True)
-class CompactionReport:
-    """What a compaction did to one thread.
-
-    Attributes:
-        thread_id: The thread.
-        compacted: By checkpoint, the channels whose value it holds now.
-        left: Channels that go on being rebuilt from older checkpoints.
-        rows_before: How many checkpoints the thread had.
-        rows_after: How many it has.
-        plan: The cleanup that followed, or `None` if none was asked for.
-    """
-
-    thread_id: str
-    compacted: Mapping[RowKey, tuple[str, ...]]
-    left: tuple[LeftChannel, ...]
-    rows_before: int
-    rows_after: int
-    plan: CleanupPlan | None = None
-
-
-@dataclass
-class _Job:
-    """A thread on its way: what is planned, and what came of it."""
-
-    thread_id: str
-    plan: CleanupPlan
-    wanted: Wanted
-    sharing: dict[tuple[RowKey, str], list[str]]
-    rewrites: list[_Rewrite] = field(default_factory=list)
-    left: list[LeftChannel] = field(default_factory=list)
-
-    def leave(self, key: RowKey, channel: str, why: str) -> None:
-        self.left.append(LeftChannel(*key, channel, why))
-
-
-@dataclass
-class _Rewrite:
-    """A checkpoint and the values it is to hold."""
-
-    key: RowKey
-    config: Any
-    saved: Any
-    values: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def metadata(self) -> dict[str, Any]:
-        return without_counters(self.saved.metadata, self.values)
-
-
-class _StoppedError(Exception):
-    """A thread that must not be compacted; the message says why."""
 
 
 def compact(
@@ -123,7 +47,7 @@ def compact(
         report = None
         try:
             report = yield from _one_thread(saver, known, thread_id, planned, execute)
-        except _StoppedError as stop:
+        except StoppedError as stop:
             stopped[thread_id] = str(stop)
         except CompactionError as stop:
             stopped.update(stop.failures)
@@ -187,7 +111,7 @@ def copy_thread(
             report = yield from _undone_on_error(
                 saver, target, _one_thread(saver, known, target, kept_only, True)
             )
-    except _StoppedError as stop:
+    except StoppedError as stop:
         raise CompactionError({target: str(stop)}) from stop
     if report is None:
         raise RowsUnreadError(f"the copy {target!r} of thread {source!r} is gone")
@@ -219,7 +143,7 @@ def _one_thread(
     job = yield InScope("_read_scope", (thread_id,), _plan(saver, thread_id, planned, execute))
     if job is None or job.plan.left_alone:
         return None if job is None else _report(job, job.plan)
-    yield from _store(saver, known, job, undo=True)
+    yield from store_values(saver, known, job, undo=True)
     swept = None
     if execute:
         swept = yield from _steps._attempt(
@@ -234,7 +158,7 @@ def _in_scope(
     job = yield from _plan(saver, thread_id, planned, execute)
     if job is None or job.plan.left_alone:
         return None if job is None else _report(job, job.plan)
-    yield from _store(saver, known, job, undo=False)
+    yield from store_values(saver, known, job, undo=False)
     swept = None
     if execute:
         swept = yield from _sweep(saver, thread_id, planned)
@@ -254,16 +178,16 @@ def _knowing(planned: _steps.Planner, known: GraphChannels) -> _steps.Planner:
     return told
 
 
-def _plan(saver: Any, thread_id: str, planned: _steps.Planner, execute: bool) -> Steps[_Job | None]:
+def _plan(saver: Any, thread_id: str, planned: _steps.Planner, execute: bool) -> Steps[Job | None]:
     rows = yield from _steps._rows_of(saver, [thread_id])
     if not rows[thread_id]:
         return None
     views = planner.group_rows(rows[thread_id])
     heads = yield from _steps._heads(saver, thread_id, views)
 
-    def planning() -> Planning[_Job]:
+    def planning() -> Planning[Job]:
         plan = yield from planned(thread_id, views, heads)
-        job = _Job(thread_id, plan, {}, {})
+        job = Job(thread_id, plan, {}, {})
         if plan.left_alone:
             return job
         declared = _steps.traits_of(saver).declared
@@ -281,132 +205,6 @@ def _plan(saver: Any, thread_id: str, planned: _steps.Planner, execute: bool) ->
     return (yield from _steps._answer_one(saver, thread_id, planning()))
 
 
-def _store(saver: Any, known: GraphChannels, job: _Job, *, undo: bool) -> Steps[None]:
-    """Resolve all values, then store and read back.
-
-    Args:
-        saver: The saver.
-        known: The graph's channels.
-        job: The thread.
-        undo: Whether nothing else takes back what a failure has left half done.
-    """
-    for key, channels in job.wanted.items():
-        yield from _resolve(saver, known, job, key, channels)
-    done: list[_Rewrite] = []
-    try:
-        for rewrite in job.rewrites:
-            done.append(rewrite)
-            yield Call("_rewrite_checkpoint", (rewrite.config, rewrite.values, rewrite.metadata))
-            yield from _read_back(saver, job, rewrite)
-    except (_StoppedError, CompactionError, RewriteUnsafeError) as error:
-        if not isinstance(error, _StoppedError):
-            done.pop()  # the hook has seen to that row itself
-        for rewrite in reversed(done) if undo else ():
-            nothing = dict.fromkeys(rewrite.values)
-            yield Call("_rewrite_checkpoint", (rewrite.config, nothing, rewrite.saved.metadata))
-        raise
-
-
-def _resolve(
-    saver: Any, known: GraphChannels, job: _Job, key: RowKey, channels: frozenset[str]
-) -> Steps[None]:
-    config = saver._checkpoint_config(job.thread_id, *key)
-    saved = yield Call("get_tuple", (config,))
-    if saved is None:
-        raise RowsUnreadError(f"checkpoint {key.checkpoint_id} of {job.thread_id!r} is gone")
-    rewrite = _Rewrite(key, config, saved)
-    replayers: dict[str, Replayer] = {}
-    for channel in sorted(channels):
-        if (format_ := saved.checkpoint.get("v", 1)) < CHECKPOINT_FORMAT:
-            job.leave(key, channel, f"the checkpoint is of format {format_}")
-        elif channel in saved.checkpoint["channel_values"]:
-            job.leave(key, channel, "a None is stored, which readers take differently")
-        else:
-            try:
-                replayers[channel] = known.replayer(key.checkpoint_ns, channel)
-            except UnresolvedError as unresolved:
-                job.leave(key, channel, str(unresolved))
-    if not replayers:
-        return
-    first = yield from _history(saver, config, replayers)
-    second = yield from _history(saver, config, replayers)
-    for channel, replayer in replayers.items():
-        try:
-            value = replayer.at_once(saved.checkpoint, config, first[channel])
-            again = replayer.one_by_one(saved.checkpoint, config, second[channel])
-            stored = replayer.stored(value)
-        except UnresolvedError as unresolved:
-            job.leave(key, channel, str(unresolved))
-            continue
-        except Exception as error:
-            stop = f"its reducer raised {type(error).__name__}: {error}"
-            raise _stopped(key, channel, stop) from error
-        if not same(saver.serde, value, again):
-            third = (yield from _history(saver, config, [channel]))[channel]
-            repeated = replayer.at_once(saved.checkpoint, config, third)
-            why = "writes replayed one by one do not give what they give at once"
-            if not same(saver.serde, value, repeated):
-                why, again = "its value changes from one resolution to the next", repeated
-            why += f" ({abbreviated(value)} and {abbreviated(again)})"
-            raise _stopped(
-                key, channel, f"{why}; its reducer must be deterministic and batch alike"
-            )
-        others = job.sharing.get((key, channel), ())
-        unlike = yield from _unlike(saver, job, key, replayer, value, others)
-        if unlike is None:
-            rewrite.values[channel] = stored
-        else:
-            job.leave(key, channel, f"checkpoint {unlike} shares its version but reads otherwise")
-    if rewrite.values:
-        job.rewrites.append(rewrite)
-
-
-def _unlike(
-    saver: Any, job: _Job, key: RowKey, replayer: Replayer, value: Any, others: Sequence[str]
-) -> Steps[str | None]:
-    """The first of the other checkpoints at which the channel has another value."""
-    for checkpoint_id in others:
-        config = saver._checkpoint_config(job.thread_id, key.checkpoint_ns, checkpoint_id)
-        saved = yield Call("get_tuple", (config,))
-        history = yield from _history(saver, config, [replayer.channel])
-        try:
-            if saved is not None and same(
-                saver.serde,
-                value,
-                replayer.at_once(saved.checkpoint, config, history[replayer.channel]),
-            ):
-                continue
-        except UnresolvedError:
-            pass
-        return checkpoint_id
-    return None
-
-
-def _history(saver: Any, config: Any, channels: Any) -> Steps[Mapping[str, Any]]:
-    wanted = {"config": config, "channels": list(channels)}
-    return (yield Call("get_delta_channel_history", (), wanted))  # type: ignore[no-any-return]
-
-
-def _read_back(saver: Any, job: _Job, rewrite: _Rewrite) -> Steps[None]:
-    found = yield Call("get_tuple", (rewrite.config,))
-    # A row that shares a version with one rewritten before shows its value as well.
-    shared = {c for r in job.rewrites if r.key[0] == rewrite.key[0] for c in r.values}
-    checkpoint = rewrite.saved.checkpoint
-    changed = {
-        **checkpoint,
-        "channel_values": {**checkpoint["channel_values"], **rewrite.values},
-    }
-    fault = fault_of(
-        saver.serde, rewrite.saved, found, changed, rewrite.metadata, exact=False, shared=shared
-    )
-    if fault:
-        channels = ", ".join(map(repr, sorted(rewrite.values)))
-        raise _StoppedError(
-            f"checkpoint {rewrite.key.checkpoint_id} in namespace {rewrite.key.checkpoint_ns!r}, "
-            f"channels {channels}: read back after storing, {fault}"
-        )
-
-
 def _sweep(saver: Any, thread_id: str, planned: _steps.Planner) -> Steps[CleanupPlan | None]:
     plans = yield from _steps._plan_batch(saver, (thread_id,), planned)
     for plan in plans:
@@ -416,7 +214,7 @@ def _sweep(saver: Any, thread_id: str, planned: _steps.Planner) -> Steps[Cleanup
     return None
 
 
-def _report(job: _Job, swept: CleanupPlan | None) -> CompactionReport:
+def _report(job: Job, swept: CleanupPlan | None) -> CompactionReport:
     before = len(job.plan.kept) + len(job.plan.doomed)
     # A subgraph call can go after all, with the last row that was needed of its root checkpoint.
     there = job.plan.kept if swept is None else swept.kept
@@ -427,13 +225,6 @@ def _report(job: _Job, swept: CleanupPlan | None) -> CompactionReport:
         rows_before=before,
         rows_after=before if swept is None else len(swept.kept),
         plan=swept,
-    )
-
-
-def _stopped(key: RowKey, channel: str, why: str) -> _StoppedError:
-    return _StoppedError(
-        f"channel {channel!r} of checkpoint {key.checkpoint_id} in namespace "
-        f"{key.checkpoint_ns!r}: {why}"
     )
 
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from delta_mixin import _arguments, _compacting_steps, _steps
-from delta_mixin._compacting_steps import CompactionReport, LeftChannel
+from delta_mixin._compacting_values import CompactionReport, LeftChannel
 from delta_mixin._drive import Steps
 from delta_mixin._hooks import CleanupHooks
 from delta_mixin._resolving import GraphChannels

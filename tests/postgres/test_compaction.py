@@ -71,7 +71,7 @@ def test_a_compacted_thread_with_subgraphs_goes_on_like_its_twin(opened, turns):
 
 @pytest.mark.parametrize("subgraphs", [False, True])
 def test_whatever_is_compacted_in_between_the_states_of_twins_are_equal(opened, subgraphs):
-    twins.run_machine(opened, 5, subgraphs, phases=(Phase.generate,))
+    twins.run_machine(opened, 8, subgraphs, phases=(Phase.generate,))
 
 
 THREADS = [

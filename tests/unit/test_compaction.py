@@ -25,6 +25,7 @@ from delta_mixin import (
     SeveredHistoryError,
     compaction,
 )
+from delta_mixin._resolving import Replayer, UnresolvedError
 from delta_mixin.adapters.memory import DeltaInMemorySaver
 from delta_mixin.adapters.sqlite import AsyncDeltaSqliteSaver, DeltaSqliteSaver
 from delta_mixin.testing._bridge import open_saver
@@ -409,6 +410,30 @@ def test_thread_ids_that_are_no_text_are_found(opened, thread):
         (report,) = compaction.compact(graph, [thread], prune=True)
         assert report.rows_after == 1
         assert graph.get_state(config(thread)).values == values
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"v": 3}, "the checkpoint is of format 3"),
+        ({"channel_values": {"n": 1, "log": None}}, "a None is stored"),
+    ],
+)
+def test_a_checkpoint_that_readers_take_differently_keeps_its_history(change, why):
+    with sqlite() as saver:
+        graph = run(graph_of(saver=saver))
+        head = rows(saver)[0]
+        saver.put(head.parent_config, {**head.checkpoint, **change}, head.metadata, {})
+        before = rows(saver)
+        (report,) = compaction.compact(graph, ["t"], prune=True)
+        assert [why in left.why for left in report.left] == [True]
+        assert rows(saver) == before
+
+
+@pytest.mark.parametrize("value", [None, True, False])
+def test_a_plain_value_that_savers_store_differently_is_not_stored(value):
+    with pytest.raises(UnresolvedError, match=f"savers differ on a plain {value}"):
+        Replayer("flag", DeltaChannel(extend), plain=True).stored(value)
 
 
 def with_subgraph(inner: Any, saver: Any) -> Any:

@@ -70,7 +70,7 @@ def test_only_the_harness_imports_test_tools():
 
 def test_importing_the_package_needs_the_standard_library_alone():
     code = (
-        "import sys, delta_mixin\n"
+        "import sys, delta_mixin, delta_mixin.compaction\n"
         "tops = {name.split('.')[0] for name in sys.modules}\n"
         "print(sorted(tops - set(sys.stdlib_module_names) - {'__main__', 'delta_mixin'}))"
     )
