@@ -75,7 +75,7 @@ def contract(
         and (plain_seeds or not _plain(view[row_id]).intersection(r.channel for r in reasons))
     }
     runs = [run for run in _runs(view, kept, replayed) if len(run.rows) > 1 or run.top in must_go]
-    yield from view.need([run.lowest for run in runs], "metadata", "checkpoint")
+    yield from _read(view, runs, replayed)
     used = set(view.ids)
     ids: dict[str, str] = {}  # of the base row, by the rows at both ends of what it replaces
     found: list[tuple[_Run, str]] = []
@@ -96,6 +96,22 @@ def contract(
         base = _base_row(view, run, base_id, replayed[run.lowest])
         bases.append(replace(base, parent_id=None if parent is None else ids.get(parent, parent)))
     return bases
+
+
+def _read(view: NamespaceView, runs: Sequence[_Run], replayed: Replayed) -> Planning[None]:
+    """What a base row tells of the lowest row; its seeds have been looked at on the walk."""
+    yield from view.need([run.lowest for run in runs], "metadata")
+    unseeded = [
+        run.lowest
+        for run in runs
+        if replayed[run.lowest].difference(*(_stored(view[row_id]) for row_id in run.rows))
+    ]
+    yield from view.need(unseeded, "checkpoint")
+
+
+def _stored(row: CheckpointRow) -> frozenset[str]:
+    """Channels with a value at the row, `None` included."""
+    return (row.populated or frozenset()) | (row.nones or frozenset())
 
 
 def _plain(row: CheckpointRow) -> frozenset[str]:
@@ -167,7 +183,7 @@ def _base_row(view: NamespaceView, run: _Run, base_id: str, channels: frozenset[
     for row_id in reversed(run.rows):
         row = view[row_id]
         parts.append((row_id, sorted(unseeded)))
-        seeded = unseeded & ((row.populated or frozenset()) | (row.nones or frozenset()))
+        seeded = unseeded & _stored(row)
         seeds += [BaseSeed(c, row_id, (row.channel_versions or {}).get(c)) for c in sorted(seeded)]
         unseeded -= seeded
     versions = {c: v for c, v in (lowest.channel_versions or {}).items() if c in channels}
@@ -194,7 +210,7 @@ def _base_row(view: NamespaceView, run: _Run, base_id: str, channels: frozenset[
             COUNTERS: {channel: [0, 0] for channel in sorted(channels)},
             SQUASHED: True,
         },
-        v=1 if lowest.v is None else lowest.v,
+        v=next((v for i in reversed(run.rows) if (v := view[i].v) is not None), 1),
         ts=(checkpoint_time(base_id) or _EPOCH).isoformat(),
     )
 

@@ -3,7 +3,8 @@
 1. Base rows of a batch go in as one JSON array, and one statement serves all of them.
 2. Nothing is read: a base row's versions name the blobs of its seeds, values that lie inline are
    copied from theirs, and writes are moved in place, which leaves long values where they are.
-3. It runs before the sweep, which sees the base rows then and spares the blobs they refer to.
+3. It runs before the sweep, which sees the base rows then and spares the blobs they refer to, and
+   before joins are made to hash: it moves few rows, which are found by their keys.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from typing import Any
 
 from langgraph.checkpoint import base as host
 
-from delta_mixin.adapters import _postgres_sql as sql
 from delta_mixin.adapters._postgres_bodies import Statement, Statements, _array, _json
 from delta_mixin.base_rows import BaseRow
 from delta_mixin.model import CleanupPlan
@@ -81,7 +81,6 @@ def squash_rows(plans: Sequence[CleanupPlan]) -> Statements[None]:
         "threads": _array(plan.thread_id for plan in plans),
         "bases": _json([_told(plan.thread_id, row) for plan in plans for row in plan.bases]),
     }
-    yield Statement(sql.PLAN_BY_HASHING)
     yield Statement(SQUASH, params, fetch=False)
 
 

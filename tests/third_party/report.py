@@ -177,9 +177,10 @@ def page(junit: Path | None) -> str:
         lines += [
             "",
             "Left out are tests of writes ordered by task path, which none of them does; of a walk",
-            "along parents that form a loop, which the host's does not end; and of both sides",
-            "together where one is tested. Should a release mend what is recorded here, as a test",
-            "or as an answer of the probe, the run fails until the record is renewed.",
+            "along parents that form a loop, which the host's does not end; of both sides together",
+            "where one is tested; and of squashes where their hook is not written, as LMDB's is.",
+            "Should a release mend what is recorded here, as a test or as an answer of the probe,",
+            "the run fails until the record is renewed.",
         ]
     lines += ["", "## What the probe finds", "", "Each saver as its author ships it.", ""]
     known = {name: report for name, report in reports.items() if not isinstance(report, str)}

@@ -6,7 +6,8 @@ Each test is skipped for savers that do not write the hook `_squash_checkpoint_r
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -282,11 +283,8 @@ class SquashTests(ContractBase):
         thread = HandMadeThread(view)
         ids = thread.grow(8, snapshot_at=(2,))
         before = thread.read()
-        with pytest.MonkeyPatch.context() as patch:
-            for hook in ("_delete_checkpoint_rows", "_adelete_checkpoint_rows"):
-                patch.setattr(view.saver, hook, _cut_off)
-            with pytest.raises(CutOffError):
-                view.prune([thread.thread_id], delta="squash")
+        with _cut_off(view), pytest.raises(CutOffError):
+            view.prune([thread.thread_id], delta="squash")
         thread.did("prune(delta='squash'), cut off before rows were deleted")
         _expect_same(thread, before, thread.read(), ids[-1:])
         _squash(thread)
@@ -329,11 +327,8 @@ class SquashTests(ContractBase):
         thread = HandMadeThread(view)
         ids = thread.grow(6, snapshot_at=(1,))
         before = thread.read()
-        with pytest.MonkeyPatch.context() as patch:
-            for hook in ("_delete_checkpoint_rows", "_adelete_checkpoint_rows"):
-                patch.setattr(view.saver, hook, _cut_off)
-            with pytest.raises(CutOffError):
-                view.copy_thread("thread", "copy", checkpoint_id=ids[-1], delta="squash")
+        with _cut_off(view), pytest.raises(CutOffError):
+            view.copy_thread("thread", "copy", checkpoint_id=ids[-1], delta="squash")
         assert not thread.read(thread_id="copy"), thread.story("copy")
         thread.expect_unchanged(before, thread.read())
 
@@ -362,8 +357,19 @@ class CutOffError(Exception):
     """Stands for a crash."""
 
 
-def _cut_off(plans: Any) -> Any:
-    raise CutOffError
+@contextmanager
+def _cut_off(view: SyncView) -> Iterator[None]:
+    """Let the saver fail where it is about to delete rows, once."""
+    with pytest.MonkeyPatch.context() as patch:
+
+        def fail(plans: Any) -> Any:
+            # What the saver does to take its work back may delete rows as well.
+            patch.undo()
+            raise CutOffError
+
+        for hook in ("_delete_checkpoint_rows", "_adelete_checkpoint_rows"):
+            patch.setattr(view.saver, hook, fail)
+        yield
 
 
 def _squash(thread: HandMadeThread, **options: Any) -> None:
