@@ -99,10 +99,10 @@ def contract(
 
 
 def _read(view: NamespaceView, runs: Sequence[_Run], replayed: Replayed) -> Planning[None]:
-    """What a base row tells of the lowest row; its seeds have been looked at on the walk."""
+    """What a base row tells of the rows at its ends; its seeds have been looked at on the walk."""
     yield from view.need([run.lowest for run in runs], "metadata")
     unseeded = [
-        run.lowest
+        run.top
         for run in runs
         if replayed[run.lowest].difference(*(_stored(view[row_id]) for row_id in run.rows))
     ]
@@ -186,7 +186,9 @@ def _base_row(view: NamespaceView, run: _Run, base_id: str, channels: frozenset[
         seeded = unseeded & _stored(row)
         seeds += [BaseSeed(c, row_id, (row.channel_versions or {}).get(c)) for c in sorted(seeded)]
         unseeded -= seeded
-    versions = {c: v for c, v in (lowest.channel_versions or {}).items() if c in channels}
+    # Its own writes not counted, it reads as the top row does, and so may share its versions.
+    top = view[run.top].channel_versions or {}
+    versions = {c: v for c, v in top.items() if c in channels}
     versions.update({s.channel: s.version for s in seeds if s.version is not None})
     return BaseRow(
         checkpoint_ns=view.checkpoint_ns,
