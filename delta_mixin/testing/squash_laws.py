@@ -86,6 +86,7 @@ def a_squash_does_what_its_plan_says(
     for key, base in new.items():
         expected[key] = base.parent_id
         expected.update({(key[0], child): key[1] for child in base.children})
+    for key in new:
         below = [k[1] for k, parent in expected.items() if (k[0], parent) == key]
         assert below, f"nothing hangs below {key}"
         assert key[1] < min(below), f"{key} sorts above one of {below}"
