@@ -4,7 +4,8 @@
 2. Nothing is read: a base row's versions name the blobs of its seeds, values that lie inline are
    copied from theirs, and writes are moved in place, which leaves long values where they are.
 3. It runs before the sweep, which sees the base rows then and spares the blobs they refer to, and
-   before joins are made to hash: it moves few rows, which are found by their keys.
+   before joins are made to hash. Each `LIMIT` is the exact number, for the planner to know: few
+   rows are found by their keys then.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _ORDER = 'c.task_path COLLATE "C", ' if hasattr(host, "writes_sort_key") else ""
 SQUASH = f"""
 WITH k AS MATERIALIZED (
     SELECT g ->> 'thread' AS thread_id, g ->> 'ns' AS checkpoint_ns, g ->> 'id' AS base_id, g
-    FROM jsonb_array_elements(%(bases)s::jsonb) AS g
+    FROM jsonb_array_elements(%(bases)s::jsonb) AS g LIMIT %(base_count)s
 ), stored AS (
     INSERT INTO checkpoints (
         thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, checkpoint, metadata
@@ -49,6 +50,7 @@ WITH k AS MATERIALIZED (
 ), children AS MATERIALIZED (
     SELECT k.thread_id, k.checkpoint_ns, k.base_id, child
     FROM k CROSS JOIN LATERAL jsonb_array_elements_text(k.g -> 'children') AS child
+    LIMIT %(child_count)s
 ), hung AS (
     UPDATE checkpoints c SET parent_checkpoint_id = k.base_id
     FROM children k WHERE {_IN_THREAD} AND c.checkpoint_id = k.child
@@ -56,6 +58,7 @@ WITH k AS MATERIALIZED (
     SELECT k.thread_id, k.checkpoint_ns, k.base_id, p ->> 0 AS checkpoint_id,
         p -> 1 AS channels, p ->> 2 AS task_id, p ->> 3 AS task_path
     FROM k CROSS JOIN LATERAL jsonb_array_elements(k.g -> 'writes') AS p
+    LIMIT %(part_count)s
 ), moved AS MATERIALIZED (
     SELECT c.thread_id, c.checkpoint_ns, c.checkpoint_id, c.task_id, c.idx, k.base_id,
         k.task_id AS new_task_id, k.task_path AS new_task_path,
@@ -77,9 +80,13 @@ AND c.task_id = k.task_id AND c.idx = k.idx
 
 def squash_rows(plans: Sequence[CleanupPlan]) -> Statements[None]:
     """Store the base rows of the plans."""
+    bases = [row for plan in plans for row in plan.bases]
     params = {
         "threads": _array(plan.thread_id for plan in plans),
         "bases": _json([_told(plan.thread_id, row) for plan in plans for row in plan.bases]),
+        "base_count": len(bases),
+        "child_count": sum(len(row.children) for row in bases),
+        "part_count": sum(len(row.writes) for row in bases),
     }
     yield Statement(SQUASH, params, fetch=False)
 

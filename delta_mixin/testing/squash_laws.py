@@ -44,6 +44,8 @@ def a_squash_leaves_no_two_rows_that_one_could_stand_for(
     view.prune([THREAD], **options)
     parents = judge.parents_of(view, THREAD, _read(view, history))
     for key, parent in parents.items():
+        if key[0] not in {ns for ns, _ in roots}:
+            continue  # a call whose root checkpoint is alone between two roots stays as it is
         above = (key[0], parent)
         children = [k for k, p in parents.items() if (k[0], p) == above]
         assert key in roots or above in roots or above not in parents or len(children) > 1, (
@@ -86,6 +88,7 @@ def a_squash_does_what_its_plan_says(
     for key, base in new.items():
         expected[key] = base.parent_id
         expected.update({(key[0], child): key[1] for child in base.children})
+    for key in new:
         below = [k[1] for k, parent in expected.items() if (k[0], parent) == key]
         assert below, f"nothing hangs below {key}"
         assert key[1] < min(below), f"{key} sorts above one of {below}"

@@ -26,10 +26,11 @@ from delta_mixin.adapters.postgres import DeltaPostgresSaver
 
 
 def postgres_bytes(bench: Bench) -> tuple[int, int]:
-    """Checkpoints, and the bytes of the rows of all tables."""
+    """Checkpoints of the thread, and the bytes of its rows in all tables."""
     sizes = [
         bench.conn.execute(
-            f"SELECT count(*), coalesce(sum(pg_column_size(t.*)), 0) FROM {table} t"
+            f"SELECT count(*), coalesce(sum(pg_column_size(t.*)), 0) FROM {table} t "
+            "WHERE thread_id = 't'"
         ).fetchone()
         for table in TABLES
     ]
@@ -37,9 +38,11 @@ def postgres_bytes(bench: Bench) -> tuple[int, int]:
 
 
 def write_postgres(bench: Bench, frequency: int) -> None:
-    bench.write(
-        lambda conn: threads.write_threads(conn, ["t"], ROWS, snapshot_every=frequency, size=500)
-    )
+    def fill(conn: Any) -> None:
+        threads.write_threads(conn, ["t"], ROWS, snapshot_every=frequency, size=500)
+        threads.write_threads(conn, [f"other{n}" for n in range(50)], 100)
+
+    bench.write(fill)
 
 
 def sizes_on_postgres(report: Report, bench: Bench) -> None:
