@@ -19,12 +19,10 @@ import tracemalloc
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Any
 
-from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
-from langgraph.graph import START, StateGraph
 
 from delta_mixin import CheckpointRow, compaction, planner
 from delta_mixin.adapters.memory import DeltaInMemorySaver
@@ -34,6 +32,7 @@ sys.path.append(str(Path(__file__).parents[1] / "sqlite"))
 
 import threads
 from runner import Report, take_turns
+from squashes import graph_of_thread
 
 CONFIG: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
 OF_THREAD = "WHERE thread_id = 't' AND checkpoint_ns = ''"
@@ -192,18 +191,6 @@ def measure_runs(report: Report, folder: Path, rounds: int) -> None:
     report.times(seconds)
     raw, ours = seconds.values()
     report.ratio("delete_for_runs / raw DELETE", ours, raw)
-
-
-def extend(state: list[int], writes: list[list[int]]) -> list[int]:
-    return [*state, *(item for write in writes for item in write)]
-
-
-def graph_of_thread() -> Any:
-    """A graph with the delta channel of the prepared threads."""
-    builder = StateGraph(TypedDict("State", {"log": Annotated[list, DeltaChannel(extend)]}))
-    builder.add_node("node", lambda values: {})
-    builder.add_edge(START, "node")
-    return builder.compile()
 
 
 def measure_compaction(report: Report, folder: Path, rounds: int, frequency: int) -> None:

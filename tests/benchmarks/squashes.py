@@ -1,12 +1,16 @@
-"""What the measurements of squashes on SQLite and Postgres share."""
+"""What the measurements of squashes and compaction on SQLite and Postgres share."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
+from langgraph.channels.delta import DeltaChannel
+from langgraph.graph import START, StateGraph
 from runner import Report, take_turns
+
+from delta_mixin import compaction
 
 CONFIG: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
 ROWS = 2_000
@@ -22,7 +26,28 @@ def squash(saver: Any) -> None:
     saver.prune(["t"], delta="squash")
 
 
-MODES = {"as written": lambda saver: None, "keep_history": keep_history, "squash": squash}
+def extend(state: list[int], writes: list[list[int]]) -> list[int]:
+    return [*state, *(item for write in writes for item in write)]
+
+
+def graph_of_thread() -> Any:
+    """A graph with the delta channel of the prepared threads."""
+    builder = StateGraph(TypedDict("State", {"log": Annotated[list, DeltaChannel(extend)]}))
+    builder.add_node("node", lambda values: {})
+    builder.add_edge(START, "node")
+    return builder.compile()
+
+
+def compact(saver: Any) -> None:
+    compaction.compact(graph_of_thread(), ["t"], saver=saver, prune=True)
+
+
+MODES = {
+    "as written": lambda saver: None,
+    "keep_history": keep_history,
+    "squash": squash,
+    "compaction": compact,
+}
 
 
 def tell_size(what: str, rows: int, size: int) -> None:
@@ -54,5 +79,6 @@ def compare_reads(report: Report, rounds: int, reading: Callable[[Any], Any]) ->
         {f"reading the head, {name}": reading(clean) for name, clean in MODES.items()},
     )
     report.times(seconds)
-    before, _, after = seconds.values()
-    report.ratio("reading the head: squash / as written", after, before, 1)
+    before, _, squashed, compacted = seconds.values()
+    report.ratio("reading the head: squash / as written", squashed, before, 1)
+    report.ratio("reading the head: compaction / as written", compacted, before, 1)
