@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 __all__ = ["SQUASHED", "BaseRow", "BaseSeed", "BaseWrites", "is_base_row"]
 
 SQUASHED = "delta_mixin_squashed"
-"""Key of the metadata that marks a base row."""
+"""Key of the metadata that marks a base row; it tells the id of the lowest row it stands for."""
 
 
 def is_base_row(metadata: Mapping[str, Any] | None) -> bool:

@@ -210,7 +210,7 @@ def _base_row(view: NamespaceView, run: _Run, base_id: str, channels: frozenset[
             # Zero, so that readers of counters look at the row; all channels, so that they are
             # known to be delta when no other row tells any more.
             COUNTERS: {channel: [0, 0] for channel in sorted(channels)},
-            SQUASHED: True,
+            SQUASHED: run.lowest,
         },
         v=next((v for i in reversed(run.rows) if (v := view[i].v) is not None), 1),
         ts=(checkpoint_time(base_id) or _EPOCH).isoformat(),

@@ -26,7 +26,7 @@ from datetime import datetime
 from delta_mixin._ids import checkpoint_time
 from delta_mixin._sweeping import SaverTraits, Sweep, finish, left_alone, squash
 from delta_mixin._view import NamespaceView
-from delta_mixin.base_rows import is_base_row
+from delta_mixin.base_rows import SQUASHED, is_base_row
 from delta_mixin.channels import UnknownChannelsError, all_delta_channels, channels_to_replay
 from delta_mixin.marking import mark
 from delta_mixin.model import CheckpointRow, CleanupPlan, Part, Planning, Reason, RowKey
@@ -159,11 +159,10 @@ def plan_delete_for_runs(
         bases = {r.checkpoint_id for r in view if is_base_row(r.metadata)} - of_runs
         survivors = [i for i in view.ids if i not in of_runs and i not in bases]
         standing = _ancestors(view, survivors)
-        # Base rows serve the rows that stand on them. One on which only the runs do stays, as
-        # it is not theirs; one on which nothing does was left by a squash that was cut off.
+        # Base rows serve the rows that stand on them. One on which none does any more stays, as it
+        # is not of the runs, but for one that a squash has left which was cut off.
         parents = {row.parent_id for row in view}
-        newest = view.newest.checkpoint_id
-        survivors += [i for i in bases - standing if i in parents or i == newest]
+        survivors += [i for i in bases - standing if i in parents or not _is_torso(view, i)]
         sweep = Sweep(view, {i: [Reason("survivor")] for i in survivors})
         affected = _descendants(view, of_runs | (bases if squashing else set())) - of_runs
         try:
@@ -240,6 +239,11 @@ def root_of(row: CheckpointRow) -> str | None:
 def _run_of(row: CheckpointRow) -> str | None:
     run_id = (row.metadata or {}).get("run_id")
     return None if run_id is None else str(run_id)
+
+
+def _is_torso(view: NamespaceView, base_id: str) -> bool:
+    """Whether a row that a base row stands for is still there."""
+    return (view[base_id].metadata or {}).get(SQUASHED) in view
 
 
 def _call_ended(

@@ -80,9 +80,9 @@ def rows_of_runs(readings: Readings, run_ids: Collection[str]) -> set[Key]:
     return {key for key, each in readings.items() if _metadata(each).get("run_id") in run_ids}
 
 
-def without_base_rows(keys: Collection[Key], readings: Readings) -> set[Key]:
-    """Those of the checkpoints that a squash has not left."""
-    return {key for key in keys if not readings[key].is_base_row}
+def base_rows(readings: Readings) -> set[Key]:
+    """What a squash has left."""
+    return {key for key, reading in readings.items() if reading.is_base_row}
 
 
 def roots_of_copy(before: Readings, parents: Mapping[Key, str | None], start: str) -> set[Key]:

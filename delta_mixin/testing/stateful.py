@@ -313,6 +313,14 @@ class CleanupStateMachine(RuleBasedStateMachine):
             note(Note(self.view, pair.thread_id, pair.log, f"before {operation}"))
         before = self.threads.read_all()
         needed = {t: judge.needed_by(self.view, t, keys, before[t]) for t, keys in roots.items()}
+        allowed = needed
+        if operation == "delete_for_runs":
+            # Base rows name no run, so they stay, with or without readers.
+            bases = {t: judge.base_rows(before[t]) for t in roots}
+            allowed = {
+                t: judge.needed_by(self.view, t, keys | bases[t], before[t])
+                for t, keys in roots.items()
+            }
         planned = getattr(self.view, f"plan_{operation}")(*args, **options)
         executed: list[Any] = []
         getattr(self.view, operation)(*args, on_plan=executed.append, **options)
@@ -331,11 +339,8 @@ class CleanupStateMachine(RuleBasedStateMachine):
             if plan:
                 squashed = {(b.checkpoint_ns, i) for b in plan.bases for i in b.replaces}
                 missing = needed[thread_id] - plan.kept.keys() - squashed
-                needless = plan.kept.keys() - needed[thread_id]
-                if operation == "delete_for_runs":
-                    # Base rows name no run, so they stay, with or without readers.
-                    needless = judge.without_base_rows(needless, before[thread_id])
-                elif "delta" in options:
+                needless = plan.kept.keys() - allowed[thread_id]
+                if operation == "prune" and "delta" in options:
                     # A call whose root checkpoint is alone between two roots stays with it.
                     needless = {key for key in needless if ":" not in key[0]}
                 assert not missing, f"{where} does not keep {sorted(missing)}"

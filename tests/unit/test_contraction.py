@@ -86,7 +86,7 @@ def test_each_channel_starts_at_its_own_seed(squash, row):
 
 def test_a_base_row_is_marked_names_its_channels_and_nothing_of_a_run(squash, chain):
     (base,) = squash(chain(6, every=10)).bases
-    assert base.metadata[SQUASHED]
+    assert base.metadata[SQUASHED] == "004"
     assert base.metadata["counters_since_delta_snapshot"] == {"m": [0, 0]}
     assert "run_id" not in base.metadata
     assert base.channel_versions == {"m": "1"}
@@ -246,8 +246,15 @@ class TestRunDeletion:
         plan = self.plan(backend, rows, "b")
         assert ids(plan.kept) == ["001"]
 
+    def test_a_base_row_stays_although_nothing_stands_on_it(self, backend, row):
+        base = replace(counting(row, 1, snapshots=("m",), **{SQUASHED: "000"}), parent_id=None)
+        rows = [base, replace(counting(row, 2, snapshots=("m",)), parent_id=None)]
+        rows += [counting(row, 3, run_id="b"), counting(row, 4, snapshots=("m",))]
+        plan = self.plan(backend, rows, "b")
+        assert "001" in ids(plan.kept)
+
     def test_a_base_row_goes_that_a_cut_off_squash_has_left(self, backend, row):
-        left = replace(counting(row, 2, **{SQUASHED: True}), checkpoint_id="002z", parent_id=None)
+        left = replace(counting(row, 2, **{SQUASHED: "002"}), checkpoint_id="002z", parent_id=None)
         rows = [*self.chain(row, "aba"), left, counting(row, 3), counting(row, 4)]
         plan = self.plan(backend, rows, "b")
         assert "002z" in ids(plan.doomed)
