@@ -212,6 +212,8 @@ class Twins:
         self.runs = 0
         # A channel that was compacted counts its updates from there.
         self.counting = True
+        # Whether a run has begun where others had left writes.
+        self.branched = False
         # Ids of the same checkpoint in both threads, as far as both must read alike.
         self.pairs: list[tuple[str, str]] = []
 
@@ -222,6 +224,7 @@ class Twins:
     def invoke(self, action):
         if not self.may_branch and self.pending:
             return
+        self.branched |= self.pending
         self.runs += 1
         given = [f"input {self.runs}"]
         self.run({"items": given, "log": given, "total": 1, "ask": action.ask})
@@ -245,6 +248,15 @@ class Twins:
         return self.counting or SETTLED_HOST
 
     @property
+    def may_compact(self):
+        """Whether every checkpoint reads what it has versions of, and no more.
+
+        On old releases a branch reads what others have left at its base, of channels too that it
+        names no version of; by these it was never written, and compaction stores no value.
+        """
+        return SETTLED_HOST or not self.branched
+
+    @property
     def pending(self):
         """Whether tasks of the newest checkpoint are still to run."""
         return bool(self.state(self.threads[1]).next)
@@ -252,6 +264,7 @@ class Twins:
     def update(self, action):
         if not self.pairs or (not self.may_branch and (action.back or self.pending)):
             return
+        self.branched |= bool(action.back) or self.pending
         pair = self.pairs[-1 - action.back % len(self.pairs)] if action.back else (None, None)
         values = {"items": [f"update {len(self.pairs)}"], "total": 10}
         self.both("update_state", pair, values, as_node=action.as_node)
@@ -259,6 +272,7 @@ class Twins:
     def replay(self, action):
         if not self.pairs or not self.may_branch:
             return
+        self.branched = True
         self.runs += 1
         self.run(None, self.pairs[-1 - action.back % len(self.pairs)])
 
@@ -283,6 +297,8 @@ class Twins:
         self.pairs = [pair for pair in self.pairs if self.stored(pair[0]) not in (None, *runs)]
 
     def compact(self, action):
+        if not self.may_compact:
+            return
         options = {"keep_last": action.keep_last, "prune": action.prune}
         (report,) = self.compaction("compact", [self.threads[0]], **options)
         if action.prune:
@@ -291,7 +307,7 @@ class Twins:
             assert not report.plan.replay_only, report
 
     def compactoldruns(self, action):
-        if runs := self.old_runs(action.spared):
+        if self.may_compact and (runs := self.old_runs(action.spared)):
             done = self.all_done(self.compaction("delete_for_runs", runs))
             self.forget(runs)
             stored = self.view.list(self.view.config(self.threads[0], None))
@@ -300,7 +316,7 @@ class Twins:
     def goonincompactcopy(self, action):
         source, copy = self.threads[0], self.threads[0] + "'"
         head = self.view.get_tuple(self.view.config(source, ""))
-        if head is None:
+        if head is None or not self.may_compact:
             return
         report = self.compaction("copy_thread", source, copy, checkpoint_id=head.checkpoint["id"])
         if self.all_done([report]):
