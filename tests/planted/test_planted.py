@@ -11,6 +11,7 @@ UNSETTLED = (
     "test_writes_of_parallel_tasks_are_read_by_task_path",
     "test_a_copy_keeps_the_order_of_parallel_writes",
     "test_prune_keeps_the_order_of_parallel_writes",
+    "test_squash_keeps_the_order_of_parallel_writes",
     "test_history_replays_the_writes_at_a_plain_seed",
 )
 
