@@ -47,12 +47,14 @@ def open_saver(
     root = f"{where}/objects"
     shutil.rmtree(root, ignore_errors=True)
     saver = saver_class.from_conn_string(f"file://{root}")
-    yield saver
-    # Upstream stops its event loop when the saver is collected, but does not close it.
-    if loop := saver._bg_loop:
-        loop.call_soon_threadsafe(loop.stop)
-        saver._bg_thread.join()
-        loop.close()
+    try:
+        yield saver
+    finally:
+        # Upstream stops its event loop when the saver is collected, but does not close it.
+        if loop := saver._bg_loop:
+            loop.call_soon_threadsafe(loop.stop)
+            saver._bg_thread.join()
+            loop.close()
 
 
 UPSTREAM = ObjectStorageSaver
