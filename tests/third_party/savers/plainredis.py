@@ -40,8 +40,10 @@ class DeltaRedisSaver(DeltaChannelAwarePruneMixin, CopyAndDeleteForRunsMixin, Re
 def open_saver(where: str, saver_class: type[RedisSaver] = DeltaRedisSaver) -> Iterator[RedisSaver]:
     saver = saver_class(url=f"redis://{where}/0")
     saver.client.flushdb()
-    yield saver
-    saver.close()
+    try:
+        yield saver
+    finally:
+        saver.close()
 
 
 UPSTREAM = RedisSaver
