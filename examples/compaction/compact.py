@@ -95,14 +95,18 @@ WAYS: Sequence[tuple[str, Callable[[Any], None]]] = (
 )
 
 
-def count(log: list[int], writes: list[list[str]]) -> list[int]:
+def count(log: list[int], writes: Sequence[Any]) -> list[int]:
     """What a reducer must not do: its result depends on how many writes come at once."""
     return [*log, len(writes)]
 
 
+class Careless(TypedDict):
+    log: Annotated[list[int], DeltaChannel(count)]
+
+
 def refused(path: Path) -> str:
     """What is said of a reducer that cannot be replayed from a value in between."""
-    careless = StateGraph(TypedDict("Careless", {"log": Annotated[list, DeltaChannel(count)]}))
+    careless = StateGraph(Careless)
     careless.add_node("answer", lambda state: {})
     careless.add_edge(START, "answer")
     with DeltaSqliteSaver.from_conn_string(str(path)) as saver:

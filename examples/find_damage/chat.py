@@ -43,4 +43,5 @@ def chat(saver: Any, thread: str, turns: int) -> None:
 
 
 def log_of(saver: Any, thread: str) -> list[str]:
-    return graph_on(saver).get_state(config_of(thread)).values.get("log", [])
+    values: dict[str, list[str]] = graph_on(saver).get_state(config_of(thread)).values
+    return values.get("log", [])
