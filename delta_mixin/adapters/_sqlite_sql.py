@@ -25,9 +25,6 @@ Statements = Generator[tuple[str, Parameters], list[tuple[Any, ...]], T]
 BLOBS_AT_ONCE = 64
 """How many checkpoint blobs one statement reads, to bound memory."""
 
-DEFAULT_CACHE, WIDER_CACHE = -2_000, -16_000
-"""Page caches in KiB, as SQLite writes them: its default, which many deletes outgrow, and ours."""
-
 _IDS = "checkpoint_id IN (SELECT value FROM json_each(?))"
 _WHERE = f"WHERE thread_id = ? AND checkpoint_ns = ? AND {_IDS}"
 _CLEAR_PARENT = f"UPDATE checkpoints SET parent_checkpoint_id = NULL {_WHERE}"
@@ -80,10 +77,6 @@ def read_rows(serde: Any, thread_id: str, keys: Reads) -> Statements[list[Checkp
 
 def delete_rows(plans: Sequence[CleanupPlan]) -> Statements[None]:
     """Carry out the plans."""
-    ((cache,),) = yield "PRAGMA cache_size", ()
-    # A size that the application has chosen stays.
-    if cache == DEFAULT_CACHE:
-        yield f"PRAGMA cache_size = {WIDER_CACHE}", ()
     for plan in plans:
         for ns in plan.dropped_namespaces:
             for table in ("writes", "checkpoints"):
@@ -95,8 +88,6 @@ def delete_rows(plans: Sequence[CleanupPlan]) -> Statements[None]:
                     yield f"DELETE FROM {table} {_WHERE}", (plan.thread_id, ns, json.dumps(ids))
         for ns, ids in plan.detached_ids().items():
             yield _CLEAR_PARENT, (plan.thread_id, ns, json.dumps(ids))
-    if cache == DEFAULT_CACHE:
-        yield f"PRAGMA cache_size = {cache}", ()
 
 
 def copy_rows(source: str, target: str, rows: Sequence[CheckpointRow]) -> Statements[None]:

@@ -156,24 +156,3 @@ def test_a_file_without_tables_gets_them(tmp_path: Path, call: Any, rows_of: Any
     call(path, "prune", ["t"])
     call(path, "delete_for_runs", ["run-2"])
     assert rows_of(path) == {"checkpoints": [], "writes": []}
-
-
-@pytest.mark.parametrize(("chosen", "during"), [(None, -16_000), (-5_000, -5_000)])
-def test_a_cleanup_caches_more_than_by_default_and_sets_it_back(tmp_path, threads, chosen, during):
-    with DeltaSqliteSaver.from_conn_string(str(tmp_path / "db")) as saver:
-        saver.setup()
-        threads.write_thread(saver.conn, "t", 20, [threads.Delta("log", 5)])
-        if chosen is not None:
-            saver.conn.execute(f"PRAGMA cache_size = {chosen}")
-        size = saver.conn.execute("PRAGMA cache_size").fetchone()
-        seen = []
-
-        def look(statement):
-            if statement.startswith("DELETE"):
-                saver.conn.set_trace_callback(None)
-                seen.append(saver.conn.execute("PRAGMA cache_size").fetchone()[0])
-
-        saver.conn.set_trace_callback(look)
-        saver.prune(["t"])
-        assert seen == [during]
-        assert saver.conn.execute("PRAGMA cache_size").fetchone() == size
