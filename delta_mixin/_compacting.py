@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from delta_mixin._sweeping import SaverTraits, Sweep, finish, left_alone
 from delta_mixin._view import NamespaceView
 from delta_mixin.channels import UnknownChannelsError, channels_to_replay
-from delta_mixin.model import CleanupPlan, Planning, Reason, RowKey
+from delta_mixin.model import CleanupPlan, Planning, Reason, RowKey, by_namespace
 from delta_mixin.planner import keep_what_readers_need
 
 Wanted = dict[RowKey, frozenset[str]]
@@ -37,7 +37,7 @@ def rows_to_rewrite(
     replay_only = by_namespace(plan.replay_only)
     kept_ids = by_namespace(plan.kept)
     for ns, view in views.items():
-        kept = kept_ids.get(ns, set())
+        kept = set(kept_ids.get(ns, ()))
         passed = {
             i
             for i in replay_only.get(ns, ())
@@ -51,14 +51,6 @@ def rows_to_rewrite(
         for row_id, channels in _cut(view, below, passed, replayed):
             wanted[RowKey(ns, row_id)] = channels
     return wanted
-
-
-def by_namespace(keys: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
-    """The ids of rows by namespace."""
-    grouped: dict[str, set[str]] = {}
-    for ns, row_id in keys:
-        grouped.setdefault(ns, set()).add(row_id)
-    return grouped
 
 
 def plan_roots(

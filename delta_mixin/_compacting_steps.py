@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from delta_mixin import _steps, planner
-from delta_mixin._compacting import by_namespace, plan_roots, rows_to_rewrite, sharing_rows
+from delta_mixin._compacting import plan_roots, rows_to_rewrite, sharing_rows
 from delta_mixin._compacting_values import (
     CompactionReport,
     Job,
@@ -26,7 +26,7 @@ from delta_mixin.errors import (
     DeltaMixinError,
     RowsUnreadError,
 )
-from delta_mixin.model import CleanupPlan, Planning, RowKey
+from delta_mixin.model import CleanupPlan, Planning, RowKey, by_namespace
 
 
 def compact(

@@ -287,14 +287,15 @@ class CleanupPlan:
 
     def doomed_ids(self) -> dict[str, list[str]]:
         """Doomed checkpoint ids by namespace."""
-        return _by_namespace(self.doomed)
+        return by_namespace(self.doomed)
 
     def detached_ids(self) -> dict[str, list[str]]:
         """Ids of the rows to detach by namespace."""
-        return _by_namespace(self.detached)
+        return by_namespace(self.detached)
 
 
-def _by_namespace(keys: Iterable[RowKey]) -> dict[str, list[str]]:
+def by_namespace(keys: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """The ids of rows by namespace, in the order given."""
     grouped: dict[str, list[str]] = {}
     for ns, checkpoint_id in keys:
         grouped.setdefault(ns, []).append(checkpoint_id)
