@@ -67,7 +67,12 @@ def a_second_prune_changes_nothing(
     view: SyncView, history: ThreadHistory, pruning: Pruning
 ) -> None:
     """Pruning again finds nothing to do, so rows kept only for replay stay readable as they are."""
-    options = pruning.options(_written(view, history))
+    _expect_no_more_to_prune(view, history, pruning.options(_written(view, history)))
+
+
+def _expect_no_more_to_prune(
+    view: SyncView, history: ThreadHistory, options: dict[str, Any]
+) -> None:
     view.prune([THREAD], **options)
     after = _read(view, history)
     plans = view.plan_prune([THREAD], **options)

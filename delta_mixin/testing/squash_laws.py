@@ -14,7 +14,7 @@ from delta_mixin.testing import _roots as judge
 from delta_mixin.testing._bridge import SyncView
 from delta_mixin.testing._twins import Readings, expect_equal
 from delta_mixin.testing.histories import ROOT, ThreadHistory
-from delta_mixin.testing.laws import THREAD, _read, _written
+from delta_mixin.testing.laws import THREAD, _expect_no_more_to_prune, _read, _written
 from delta_mixin.testing.oracle import Key
 from delta_mixin.testing.strategies import Pruning
 
@@ -57,13 +57,7 @@ def a_second_squash_changes_nothing(
     view: SyncView, history: ThreadHistory, pruning: Pruning
 ) -> None:
     """Base rows are roots of none, and stand for themselves."""
-    options = _options(pruning, _written(view, history))
-    view.prune([THREAD], **options)
-    after = _read(view, history)
-    plans = view.plan_prune([THREAD], **options)
-    assert not any(plan.changes for plan in plans), f"the second squash wants {plans}"
-    view.prune([THREAD], **options)
-    assert _read(view, history) == after, "the second squash changed the thread"
+    _expect_no_more_to_prune(view, history, _options(pruning, _written(view, history)))
 
 
 def a_squash_does_what_its_plan_says(
