@@ -370,9 +370,7 @@ def main() -> int:
         measure_growth(report, folder, max(1, rounds // 2))
         measure_planning(report, folder, max(1, rounds // 2))
         measure_memory_saver(report, folder, rounds)
-    for bound in report.broken:
-        print(f"\nbroken: {bound}", file=sys.stderr)
-    return 1 if report.broken else 0
+    return report.verdict()
 
 
 if __name__ == "__main__":

@@ -13,7 +13,8 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,20 @@ class Bench:
             for table, key in TABLES.items():
                 same = " AND ".join(f"t.{c} = d.{c}" for c in key.split(", "))
                 saver.conn.execute(f"DELETE FROM {table} t USING dead_{table} d WHERE {same}")
+
+
+@contextmanager
+def served_bench(rounds: int) -> Iterator[Bench]:
+    """A bench on a server of its own, removed at the end."""
+    servers.OPTIONS = DURABLE
+    server = servers.Server(18)
+    print(f"PostgreSQL 18, median of {rounds} rounds (fastest - slowest)")
+    try:
+        bench = Bench(server.dsn())
+        yield bench
+        bench.conn.close()
+    finally:
+        server.remove()
 
 
 def prune(*thread_ids: str) -> Callable[[Any], object]:
@@ -297,20 +312,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     if given.prune_and_tell_memory:
         return prune_and_tell_memory(given.prune_and_tell_memory)
-    servers.OPTIONS = DURABLE
-    server = servers.Server(18)
     report = Report()
-    print(f"PostgreSQL 18, median of {given.rounds} rounds (fastest - slowest)")
-    try:
-        bench = Bench(server.dsn())
+    with served_bench(given.rounds) as bench:
         for name in given.only:
             MEASURED[name](report, bench, given.rounds)
-        bench.conn.close()
-    finally:
-        server.remove()
-    for bound in report.broken:
-        print(f"\nbroken: {bound}", file=sys.stderr)
-    return 1 if report.broken else 0
+    return report.verdict()
 
 
 if __name__ == "__main__":

@@ -98,9 +98,7 @@ def main() -> int:
         sizes_on_sqlite(report, Path(name), 1_000)
         sizes_on_sqlite(report, Path(name), 20_000)
         times_on_sqlite(report, Path(name), rounds)
-    for bound in report.broken:
-        print(f"\nbroken: {bound}", file=sys.stderr)
-    return 1 if report.broken else 0
+    return report.verdict()
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from bench_postgres import DURABLE, TABLES, Bench, servers, threads
+from bench_postgres import TABLES, Bench, served_bench, threads
 from runner import Report
 from squashes import (
     FREQUENCIES,
@@ -85,20 +85,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=7, help="how often each variant runs")
     rounds = parser.parse_args().rounds
-    servers.OPTIONS = DURABLE
-    server = servers.Server(18)
     report = Report()
-    print(f"PostgreSQL 18, median of {rounds} rounds (fastest - slowest)")
-    try:
-        bench = Bench(server.dsn())
+    with served_bench(rounds) as bench:
         sizes_on_postgres(report, bench)
         times_on_postgres(report, bench, rounds)
-        bench.conn.close()
-    finally:
-        server.remove()
-    for bound in report.broken:
-        print(f"\nbroken: {bound}", file=sys.stderr)
-    return 1 if report.broken else 0
+    return report.verdict()
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -45,6 +46,12 @@ class Report:
             if value < least:
                 self.broken.append(f"{name} is {value:.2f}, must be at least {least}")
         print(f"  {'= ' + name:44}{value:9.2f}  ({min(rounds):.2f} - {max(rounds):.2f}){verdict}")
+
+    def verdict(self) -> int:
+        """Tell the bounds that are broken; returns the exit code."""
+        for bound in self.broken:
+            print(f"\nbroken: {bound}", file=sys.stderr)
+        return 1 if self.broken else 0
 
 
 def _spread(values: list[float], digits: int) -> str:
