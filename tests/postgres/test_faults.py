@@ -163,21 +163,34 @@ def test_the_server_is_killed(own_server, threads, rows_of, operation):
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_the_client_is_killed(stage, neighbour, operation):
-    done, took = stage.done_by(operation)
+    done, _ = stage.done_by(operation)
     nursery = neighbour("forks", stage.dsn, *NAMES)
-    seen = set()
-    for n in range(TIMES):
-        nursery.stdin.write(f"{operation.__name__}\n")
-        nursery.stdin.flush()
+
+    def run(wait=None):
+        """In a child, killed after so many seconds; returns what it took, and what was seen."""
+        print(operation.__name__, file=nursery.stdin, flush=True)
         child = int(nursery.stdout.readline())
-        time.sleep(2 * took * n / TIMES)
-        with suppress(ProcessLookupError):
-            os.kill(child, signal.SIGKILL)
+        start = time.perf_counter()
+        if wait is not None:
+            time.sleep(wait)
+            with suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
         assert nursery.stdout.readline() == "ended\n"
+        took = time.perf_counter() - start
         wait_for_its_session(stage.dsn)
-        seen.add(stage.expect_before_or_done(done))
+        outcome = stage.expect_before_or_done(done)
         stage.set_back()
+        return took, outcome
+
+    # A fork connects first and warms nothing up: how long it takes only another fork can tell.
+    took, outcome = run()
+    assert outcome == (False, True)
+    seen = {run(1.5 * took * n / TIMES)[1] for n in range(TIMES)}
     assert (True, False) in seen, "never killed early enough"
+    # On a machine that got busier since, later kills than these reach the end.
+    for times in range(2, 20):
+        if len(seen) == 1:
+            seen.add(run(times * took)[1])
     assert len(seen) > 1, "never got anywhere"
 
 
