@@ -19,6 +19,7 @@ from delta_mixin.errors import (
     ThreadNotFoundError,
     UnknownDeltaChannelsError,
 )
+from delta_mixin.listing import Listing, Outline
 from delta_mixin.mixins import CopyAndDeleteForRunsMixin, DeltaChannelAwarePruneMixin
 from delta_mixin.model import (
     BlobKey,
@@ -48,8 +49,10 @@ __all__ = [
     "DeltaMixinError",
     "DeltaThreadRefusedError",
     "IsolationLevelError",
+    "Listing",
     "MissingHookError",
     "NothingToRecoverError",
+    "Outline",
     "Part",
     "ReadOnlyDatabaseError",
     "Reads",

@@ -8,13 +8,12 @@ or may have been one before a cleanup.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from delta_mixin._sweeping import SaverTraits, Sweep, finish, squash
 from delta_mixin._view import NamespaceView
 from delta_mixin.base_rows import is_base_row
 from delta_mixin.model import CheckpointRow, CleanupPlan, Planning, Reason
-from delta_mixin.planner import keep_what_readers_need, root_of
+from delta_mixin.planner import group_rows, keep_what_readers_need, root_of
 
 
 def copy_roots(
@@ -74,13 +73,13 @@ def select_for_copy(
         yield from keep_what_readers_need(sweep, list(reversed(roots)), traits)
         # The copy must not point to a parent that stays behind.
         copied = [
-            row if row.parent_id in sweep.kept else replace(row, parent_id=None)
+            row if row.parent_id in sweep.kept else row._replace(parent_id=None)
             for row in view
             if row.checkpoint_id in sweep.kept
         ]
         selected += copied
         if copied:
-            sweep.view = NamespaceView(ns, copied)
+            sweep.view = group_rows(copied)[ns]
             sweeps.append(sweep)
         if squashing:
             yield from squash(sweep, traits)

@@ -235,6 +235,21 @@ class CleanupHooks(_Saver):
             return await steps  # type: ignore[no-any-return]
         return await adrive(self, _defaults.list_namespaces(self, thread_id))
 
+    def _list_rows_with_runs(self, thread_ids: Sequence[str]) -> Iterable[CheckpointRow]:
+        """As `_list_checkpoint_rows`, for a deletion of runs, which has to know each row's run.
+
+        Override where a listing can tell `run_id` at less cost than reading metadata: only where
+        the metadata's `run_id` is a string, and the row is no base row (`is_base_row`). Rows that
+        do not tell are read. The default is `_list_checkpoint_rows`.
+        """
+        return self._list_checkpoint_rows(thread_ids)
+
+    async def _alist_rows_with_runs(self, thread_ids: Sequence[str]) -> Iterable[CheckpointRow]:
+        """Async twin of `_list_rows_with_runs`."""
+        if (steps := self._sync_hook("_list_rows_with_runs", thread_ids)) is not None:
+            return await steps  # type: ignore[no-any-return]
+        return await self._alist_checkpoint_rows(thread_ids)
+
     def _read_checkpoint_rows(self, thread_id: str, keys: Reads) -> Iterable[CheckpointRow]:
         """Fill in lean rows.
 
@@ -286,6 +301,22 @@ class CleanupHooks(_Saver):
         if (steps := self._sync_hook("_count_checkpoint_rows", thread_ids)) is not None:
             return await steps  # type: ignore[no-any-return]
         return await adrive(self, _defaults.count_checkpoint_rows())
+
+    def _prune_settled_threads(self, thread_ids: Sequence[str]) -> Collection[str]:
+        """Prune to their heads those of the threads that the backend itself can tell need no plan.
+
+        For fleets: called in `_cleanup_scope`, before anything is listed, where a prune keeps only
+        heads and what their readers need, and nobody asks for its plans. Returns the ids of the
+        threads that it has pruned just as a plan would; the others are planned. The default
+        returns none. Not called where the class overrides one of the hooks that it passes over.
+        """
+        return ()
+
+    async def _aprune_settled_threads(self, thread_ids: Sequence[str]) -> Collection[str]:
+        """Async twin of `_prune_settled_threads`."""
+        if (steps := self._sync_hook("_prune_settled_threads", thread_ids)) is not None:
+            return await steps  # type: ignore[no-any-return]
+        return ()
 
     def _list_orphans(self, thread_id: str) -> Orphans | None:
         """What is stored of a thread without belonging to a checkpoint, for `verify_thread`.
@@ -416,19 +447,3 @@ class CleanupHooks(_Saver):
             f"{type(self).__name__} does not write the hook {name}: nothing was deleted. "
             f"It has no default; its docstring says what it has to do{squash}"
         )
-
-
-def refuse_shadowed(cls: type, mixin: type, names: Sequence[str]) -> None:
-    """Refuse a class in which a method of the saver, not of the mixin, would be called.
-
-    Raises:
-        TypeError: Naming the method and the order of bases that mends it.
-    """
-    for name in names:
-        owner = next(base for base in cls.__mro__ if name in vars(base))
-        if not issubclass(owner, mixin):
-            raise TypeError(
-                f"class {cls.__name__}: {owner.__name__}.{name} would be called instead of "
-                f"{mixin.__name__}.{name}. Put the mixin before the saver: "
-                f"class {cls.__name__}({mixin.__name__}, {owner.__name__})"
-            )

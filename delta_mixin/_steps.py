@@ -10,11 +10,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from delta_mixin import planner
+from delta_mixin._bases import overrides
 from delta_mixin._copying import select_for_copy
 from delta_mixin._drive import Call, InScope, Report, Steps
 from delta_mixin._sweeping import SaverTraits
@@ -29,6 +31,7 @@ from delta_mixin.errors import (
     ThreadNotFoundError,
     UnknownDeltaChannelsError,
 )
+from delta_mixin.listing import Listing, Outline
 from delta_mixin.marking import mark
 from delta_mixin.model import CheckpointRow, CleanupPlan, Planning, Reads, T
 from delta_mixin.planner import PruneRules
@@ -36,6 +39,11 @@ from delta_mixin.planner import PruneRules
 OnPlan = Callable[[CleanupPlan], object] | None
 Views = Mapping[str, NamespaceView]
 Planner = Callable[[str, Views, Mapping[str, "str | None"]], Planning[CleanupPlan]]
+
+ALL_ROWS, ROWS_WITH_RUNS = "_list_checkpoint_rows", "_list_rows_with_runs"
+"""The hooks that list the rows to plan with."""
+
+SETTLING = "_prune_settled_threads"
 
 ATTEMPTS = 3
 """How often a batch is tried while another transaction is in the way."""
@@ -60,7 +68,31 @@ def prune(
     if strategy == "keep_latest" and rules.delta == "refuse":
         plans = yield from plan(saver, thread_ids, planned)
         _refuse_delta_threads(plans)
+    if strategy == "keep_latest" and rules.keeps_heads and on_plan is None:
+        thread_ids = yield from _prune_settled(saver, thread_ids)
     yield from _clean(saver, thread_ids, planned, on_plan, refuse=rules.delta == "refuse")
+
+
+def _prune_settled(saver: Any, thread_ids: Sequence[str]) -> Steps[Sequence[str]]:
+    """Let the backend prune what it can tell needs no plan; returns the threads left to plan."""
+    # A class that lists or deletes in a way of its own wants that done.
+    settles = overrides(type(saver), SETTLING, (ALL_ROWS, "_delete_checkpoint_rows"))
+    if len(thread_ids) == 1 or saver.DELTA_CHANNELS or not settles:
+        return thread_ids
+    left: list[str] = []
+
+    def one(batch: Sequence[str]) -> Steps[Collection[str]]:
+        return (yield Call(SETTLING, (batch,)))  # type: ignore[no-any-return]
+
+    for batch in _batches(saver, thread_ids):
+        settled: Collection[str] = ()
+        try:
+            settled = yield from _attempt(saver, "_cleanup_scope", batch, partial(one, batch))
+        except Exception as error:
+            if not saver._retry_after(error):
+                raise
+        left += [t for t in batch if t not in settled]
+    return left
 
 
 def prune_planner(saver: Any, strategy: str, rules: PruneRules) -> Planner:
@@ -87,7 +119,9 @@ def runs_planner(saver: Any, run_ids: Sequence[str], squashing: bool) -> Planner
     return planned
 
 
-def plan(saver: Any, thread_ids: Sequence[str], planned: Planner) -> Steps[list[CleanupPlan]]:
+def plan(
+    saver: Any, thread_ids: Sequence[str], planned: Planner, listing: str = ALL_ROWS
+) -> Steps[list[CleanupPlan]]:
     """Plans for the threads that have rows, touching nothing."""
     plans: list[CleanupPlan] = []
 
@@ -95,7 +129,7 @@ def plan(saver: Any, thread_ids: Sequence[str], planned: Planner) -> Steps[list[
         nonlocal plans
         scope = "_read_scope"
         plans += yield from _attempt(
-            saver, scope, batch, lambda: _plan_batch(saver, batch, planned)
+            saver, scope, batch, lambda: _plan_batch(saver, batch, planned, listing)
         )
 
     yield from _each_batch(saver, thread_ids, one)
@@ -123,7 +157,8 @@ def delete_for_runs(
 ) -> Steps[None]:
     """Plan and sweep the rows of the runs, batch by batch."""
     threads = yield from run_threads(saver, run_ids, thread_ids)
-    yield from _clean(saver, threads, runs_planner(saver, run_ids, squashing), on_plan)
+    planned = runs_planner(saver, run_ids, squashing)
+    yield from _clean(saver, threads, planned, on_plan, listing=ROWS_WITH_RUNS)
 
 
 def plan_delete_for_runs(
@@ -131,7 +166,8 @@ def plan_delete_for_runs(
 ) -> Steps[list[CleanupPlan]]:
     """Plans of a run deletion, touching nothing."""
     threads = yield from run_threads(saver, run_ids, thread_ids)
-    return (yield from plan(saver, threads, runs_planner(saver, run_ids, squashing)))
+    planned = runs_planner(saver, run_ids, squashing)
+    return (yield from plan(saver, threads, planned, ROWS_WITH_RUNS))
 
 
 def copy_thread(
@@ -179,8 +215,8 @@ def keepset(saver: Any, config: Any, channels: Sequence[str]) -> Steps[set[str]]
 
     def body() -> Steps[set[str]]:
         rows = yield from _rows_of(saver, [thread_id])
-        view = NamespaceView(ns, (r for r in rows[thread_id] if r.checkpoint_ns == ns))
-        if checkpoint_id not in view:
+        view = planner.group_rows(rows[thread_id]).get(ns)
+        if view is None or checkpoint_id not in view:
             return set()
         yield from _answer_one(
             saver, thread_id, view.need([checkpoint_id], "metadata", "checkpoint")
@@ -242,12 +278,13 @@ def _clean(
     on_plan: OnPlan,
     *,
     refuse: bool = False,
+    listing: str = ALL_ROWS,
 ) -> Steps[None]:
     left: list[CleanupPlan] = []
     failed: dict[str, Exception] = {}
 
     def body(batch: Sequence[str]) -> Steps[list[CleanupPlan]]:
-        plans = yield from _plan_batch(saver, batch, planned)
+        plans = yield from _plan_batch(saver, batch, planned, listing)
         if refuse:
             # Catches a thread that began to use a delta channel after the first look.
             _refuse_delta_threads(plans)
@@ -320,11 +357,19 @@ def _refuse_delta_threads(plans: Iterable[CleanupPlan]) -> None:
         raise DeltaThreadRefusedError(delta)
 
 
-def _plan_batch(saver: Any, batch: Sequence[str], planned: Planner) -> Steps[list[CleanupPlan]]:
+def _plan_batch(
+    saver: Any, batch: Sequence[str], planned: Planner, listing: str = ALL_ROWS
+) -> Steps[list[CleanupPlan]]:
+    listed = yield Call(listing, (tuple(batch),))
+    outlines: dict[str, list[Outline]] = {thread_id: [] for thread_id in batch}
+    for outline in Listing.of(listed).outlines:
+        # Whatever a backend lists beyond what was asked for must never be cleaned.
+        if outline.thread_id in outlines and outline.parents:
+            outlines[outline.thread_id].append(outline)
     plannings = {}
-    for thread_id, rows in (yield from _rows_of(saver, batch)).items():
-        if rows:
-            views = planner.group_rows(rows)
+    for thread_id, found in outlines.items():
+        if found:
+            views = planner.views_of(found)
             heads = yield from _heads(saver, thread_id, views)
             plannings[thread_id] = planned(thread_id, views, heads)
     plans = yield from _answer(saver, plannings)
@@ -333,8 +378,7 @@ def _plan_batch(saver: Any, batch: Sequence[str], planned: Planner) -> Steps[lis
 
 def _rows_of(saver: Any, thread_ids: Sequence[str]) -> Steps[dict[str, list[CheckpointRow]]]:
     rows: dict[str, list[CheckpointRow]] = {t: [] for t in thread_ids}
-    for row in (yield Call("_list_checkpoint_rows", (tuple(thread_ids),))):
-        # Whatever a backend lists beyond what was asked for must never be cleaned.
+    for row in (yield Call(ALL_ROWS, (tuple(thread_ids),))):
         if row.thread_id in rows:
             rows[row.thread_id].append(row)
     return rows
@@ -372,14 +416,18 @@ def _answer_one(saver: Any, thread_id: str, planning: Planning[T]) -> Steps[T]:
 def _each_batch(
     saver: Any, thread_ids: Sequence[str], do: Callable[[Sequence[str]], Steps[None]]
 ) -> Steps[None]:
-    size = max(1, saver.CLEANUP_BATCH_SIZE)
-    for start in range(0, len(thread_ids), size):
-        some = tuple(thread_ids[start : start + size])
+    for some in _batches(saver, thread_ids):
         counts: Mapping[str, int] = {}
         if saver.CLEANUP_BATCH_ROWS is not None and len(some) > 1:
             counts = yield Call("_count_checkpoint_rows", (some,))
         for batch in _split(some, counts, saver.CLEANUP_BATCH_ROWS):
             yield from do(batch)
+
+
+def _batches(saver: Any, thread_ids: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    size = max(1, saver.CLEANUP_BATCH_SIZE)
+    for start in range(0, len(thread_ids), size):
+        yield tuple(thread_ids[start : start + size])
 
 
 def _split(

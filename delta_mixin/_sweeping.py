@@ -56,7 +56,7 @@ class Sweep:
 
     @property
     def doomed(self) -> list[str]:
-        return [i for i in self.view.ids if i not in self.kept]
+        return [i for i in self.view.parents if i not in self.kept]
 
 
 def squash(sweep: Sweep, traits: SaverTraits, must_go: Collection[str] = ()) -> Planning[None]:
@@ -154,7 +154,7 @@ def _detached(sweep: Sweep, operation: Operation) -> Iterator[str]:
     broken = {b.child.checkpoint_id for b in sweep.marks.severed}
     hung = {child for base in sweep.bases for child in base.children}
     for row_id in sorted(sweep.kept):
-        parent = view[row_id].parent_id
+        parent = view.parents[row_id]
         if parent is None or parent in sweep.kept or row_id in hung:
             continue
         # A pointer to nothing is tidied by a prune where no reader needs it, as upstream does.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from operator import attrgetter
+from collections.abc import Iterable, Iterator, Mapping
 
 from delta_mixin.errors import RowsUnreadError
+from delta_mixin.listing import Outline
 from delta_mixin.model import CheckpointRow, Part, Planning, Reads, RowKey
 
 
@@ -13,45 +13,51 @@ class NamespaceView:
     """The rows of one namespace by id, newest id last.
 
     Args:
-        rows: Rows of one thread and namespace; a later duplicate of an id is ignored.
+        outline: What a listing tells of them.
 
     Attributes:
+        parents: Parent by id, for every row.
+        runs: Run by id, for the rows whose listing tells it.
         fleeting: Channels that a graph is known to keep for a moment only, so that no reader
             rebuilds them. Where counters or snapshots name one all the same, they count.
     """
 
-    def __init__(self, checkpoint_ns: str, rows: Iterable[CheckpointRow] = ()) -> None:
-        self.checkpoint_ns = checkpoint_ns
+    def __init__(self, outline: Outline) -> None:
+        self._thread_id, self.checkpoint_ns = outline.thread_id, outline.checkpoint_ns
+        self.parents = {i: outline.parents[i] for i in sorted(outline.parents)}
+        self.runs: Mapping[str, str] = outline.runs
         self.fleeting: frozenset[str] = frozenset()
-        self._rows: dict[str, CheckpointRow] = {}
-        for row in sorted(rows, key=attrgetter("checkpoint_id")):
-            self._rows.setdefault(row.checkpoint_id, row)
+        # Rows that nothing has been read of are made when asked for; most never are.
+        self._rows = {row.checkpoint_id: row for row in outline.rows}
 
     def __contains__(self, checkpoint_id: object) -> bool:
-        return checkpoint_id in self._rows
+        return checkpoint_id in self.parents
 
     def __iter__(self) -> Iterator[CheckpointRow]:
-        return iter(self._rows.values())
+        return map(self.__getitem__, self.parents)
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self.parents)
 
     def __getitem__(self, checkpoint_id: str) -> CheckpointRow:
-        return self._rows[checkpoint_id]
+        if (row := self._rows.get(checkpoint_id)) is not None:
+            return row
+        parent_id = self.parents[checkpoint_id]
+        return CheckpointRow(self._thread_id, self.checkpoint_ns, checkpoint_id, parent_id)
 
     def get(self, checkpoint_id: str | None) -> CheckpointRow | None:
         """The row, or `None` if it is not stored."""
-        return None if checkpoint_id is None else self._rows.get(checkpoint_id)
+        return self[checkpoint_id] if checkpoint_id in self.parents else None
 
     @property
     def ids(self) -> list[str]:
         """All ids, oldest first by id."""
-        return list(self._rows)
+        return list(self.parents)
 
     @property
     def newest(self) -> CheckpointRow:
         """The row with the greatest id."""
-        return self._rows[next(reversed(self._rows))]
+        return self[next(reversed(self.parents))]
 
     def upwards(self, start: str) -> Iterator[str]:
         """The id and its stored ancestors, nearest first; a repeat ends it."""
@@ -71,16 +77,16 @@ class NamespaceView:
         reads: Reads = {
             RowKey(self.checkpoint_ns, i): frozenset(lacking)
             for i in ids
-            if (lacking := [p for p in parts if not self._rows[i].has(p)])
+            if (lacking := [p for p in parts if not self[i].has(p)])
         }
         if not reads:
             return
         for row in (yield reads):
-            known = self._rows.get(row.checkpoint_id)
+            known = self.get(row.checkpoint_id)
             if known is not None and row.checkpoint_ns == self.checkpoint_ns:
                 self._rows[row.checkpoint_id] = known.merged(row)
         for key, asked in reads.items():
-            row = self._rows[key.checkpoint_id]
+            row = self[key.checkpoint_id]
             if unread := sorted(p for p in asked if not row.has(p)):
                 raise RowsUnreadError(
                     f"_read_checkpoint_rows did not fill {', '.join(unread)} of checkpoint "

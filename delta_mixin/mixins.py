@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from uuid import UUID
 
 from delta_mixin import _arguments, _steps
+from delta_mixin._bases import refuse_shadowed
 from delta_mixin._drive import Steps
-from delta_mixin._hooks import CleanupHooks, refuse_shadowed
+from delta_mixin._hooks import CleanupHooks
 from delta_mixin.model import CleanupPlan
 
 if TYPE_CHECKING:

@@ -22,12 +22,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from operator import attrgetter
 
 from delta_mixin._ids import checkpoint_time
 from delta_mixin._sweeping import SaverTraits, Sweep, finish, left_alone, squash
 from delta_mixin._view import NamespaceView
 from delta_mixin.base_rows import SQUASHED, is_base_row
 from delta_mixin.channels import UnknownChannelsError, all_delta_channels, channels_to_replay
+from delta_mixin.listing import Listing, Outline
 from delta_mixin.marking import mark
 from delta_mixin.model import CheckpointRow, CleanupPlan, Part, Planning, Reason, RowKey
 
@@ -35,6 +37,9 @@ ROOT_PARTS: tuple[Part, ...] = ("metadata", "checkpoint")
 
 PENDING_SENDS = "__pregel_tasks"
 """Channel that checkpoint formats before 4 kept a head's sends in, at its parent."""
+
+
+SURVIVOR = Reason("survivor")
 
 
 @dataclass(frozen=True)
@@ -55,13 +60,33 @@ class PruneRules:
     delta: str = "keep_history"
     severed: str = "refuse"
 
+    @property
+    def keeps_heads(self) -> bool:
+        """Whether only heads, and what their readers need, are kept."""
+        heads_only = self.keep_last == 1 and self.cutoff is None and not self.pinned
+        return heads_only and self.delta in ("keep_history", "squash")
+
 
 def group_rows(rows: Iterable[CheckpointRow]) -> dict[str, NamespaceView]:
     """One thread's rows as views by namespace, the root namespace first."""
-    grouped: dict[str, list[CheckpointRow]] = {}
-    for row in rows:
-        grouped.setdefault(row.checkpoint_ns, []).append(row)
-    return {ns: NamespaceView(ns, grouped[ns]) for ns in sorted(grouped)}
+    return views_of(Listing.of(rows).outlines)
+
+
+def views_of(outlines: Iterable[Outline]) -> dict[str, NamespaceView]:
+    """The same of one thread's outlines.
+
+    Raises:
+        ValueError: If a namespace has two; what is in one of them would count as lost.
+    """
+    views: dict[str, NamespaceView] = {}
+    for outline in sorted(outlines, key=attrgetter("checkpoint_ns")):
+        if (ns := outline.checkpoint_ns) in views:
+            raise ValueError(
+                f"the listing of thread {outline.thread_id!r} has two outlines of namespace "
+                f"{ns!r}: put all rows of a namespace into one"
+            )
+        views[ns] = NamespaceView(outline)
+    return views
 
 
 def plan_whole_thread(thread_id: str, views: Mapping[str, NamespaceView]) -> CleanupPlan:
@@ -154,16 +179,18 @@ def plan_delete_for_runs(
     """
     sweeps = []
     for view in views.values():
-        yield from view.need(view.ids, "metadata")
-        of_runs = {r.checkpoint_id for r in view if _run_of(r) in run_ids}
-        bases = {r.checkpoint_id for r in view if is_base_row(r.metadata)} - of_runs
+        unknown = [i for i in view.ids if i not in view.runs]
+        yield from view.need(unknown, "metadata")
+        of_runs = {i for i, run_id in view.runs.items() if run_id in run_ids}
+        of_runs.update(i for i in unknown if _run_of(view[i]) in run_ids)
+        bases = {i for i in unknown if is_base_row(view[i].metadata)} - of_runs
         survivors = [i for i in view.ids if i not in of_runs and i not in bases]
-        standing = _ancestors(view, survivors)
+        standing = _ancestors(view, survivors) if bases else set()
         # Base rows serve the rows that stand on them. One on which none does any more stays, as it
         # is not of the runs, but for one that a squash has left which was cut off.
-        parents = {row.parent_id for row in view}
+        parents = set(view.parents.values())
         survivors += [i for i in bases - standing if i in parents or not _is_torso(view, i)]
-        sweep = Sweep(view, {i: [Reason("survivor")] for i in survivors})
+        sweep = Sweep(view, {i: [SURVIVOR] for i in survivors})
         affected = _descendants(view, of_runs | (bases if squashing else set())) - of_runs
         try:
             yield from keep_what_readers_need(
@@ -172,7 +199,7 @@ def plan_delete_for_runs(
         except UnknownChannelsError:
             return left_alone(thread_id, "delete_for_runs", views, "unknown delta channels")
         for row_id in bases & standing:
-            sweep.kept.setdefault(row_id, [Reason("survivor")])
+            sweep.kept.setdefault(row_id, [SURVIVOR])
         if squashing and of_runs:
             yield from squash(sweep, traits, must_go=of_runs)
         sweeps.append(sweep)
@@ -225,7 +252,7 @@ def _latest(view: NamespaceView, keep_last: int) -> Planning[set[str]]:
 def _base_rows(view: NamespaceView, ids: Sequence[str]) -> Planning[set[str]]:
     """Which of these rows, to be kept otherwise, are base rows."""
     # What readers of a root with a parent need of it is read along.
-    yield from view.need([i for i in ids if view[i].parent_id is not None], *ROOT_PARTS)
+    yield from view.need([i for i in ids if view.parents[i] is not None], *ROOT_PARTS)
     yield from view.need(ids, "metadata")
     return {i for i in ids if is_base_row(view[i].metadata)}
 
@@ -259,7 +286,7 @@ def keep_what_readers_need(sweep: Sweep, roots: list[str], traits: SaverTraits) 
     """Add to what a sweep keeps the rows that readers of these roots pass, nearest root first."""
     view = sweep.view
     # A row without a parent has nothing above it to need.
-    roots = [i for i in roots if view[i].parent_id is not None]
+    roots = [i for i in roots if view.parents[i] is not None]
     sweep.replayed = yield from channels_to_replay(view, roots, traits.declared)
     sweep.marks = yield from mark(view, sweep.replayed)
     needed = dict(sweep.marks.needed)
@@ -275,9 +302,9 @@ def keep_what_readers_need(sweep: Sweep, roots: list[str], traits: SaverTraits) 
 def _descendants(view: NamespaceView, origins: Collection[str]) -> set[str]:
     """Rows whose chain of parents passes one of `origins`, and `origins` themselves."""
     children: dict[str, list[str]] = {}
-    for row in view:
-        if row.parent_id is not None:
-            children.setdefault(row.parent_id, []).append(row.checkpoint_id)
+    for row_id, parent in view.parents.items():
+        if parent is not None:
+            children.setdefault(parent, []).append(row_id)
     found: set[str] = set()
     todo = list(origins)
     while todo:
@@ -292,10 +319,10 @@ def _ancestors(view: NamespaceView, ids: Iterable[str]) -> set[str]:
     """The stored ancestors of these rows."""
     found: set[str] = set()
     for row_id in ids:
-        parent = view[row_id].parent_id
-        while parent is not None and parent in view and parent not in found:
+        parent = view.parents[row_id]
+        while parent in view.parents and parent not in found:
             found.add(parent)
-            parent = view[parent].parent_id
+            parent = view.parents[parent]
     return found
 
 

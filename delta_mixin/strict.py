@@ -15,8 +15,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from delta_mixin._bases import refuse_shadowed
 from delta_mixin._drive import Call, Steps, adrive, drive
-from delta_mixin._hooks import CleanupHooks, refuse_shadowed
+from delta_mixin._hooks import CleanupHooks
 from delta_mixin.errors import SeveredHistoryError
 from delta_mixin.findings import HistoryEnd
 from delta_mixin.inspection import lost_channels

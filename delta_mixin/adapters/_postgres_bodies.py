@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from delta_mixin.adapters import _postgres_sql as sql
 from delta_mixin.errors import IsolationLevelError, RowsUnreadError, TargetThreadExistsError
+from delta_mixin.listing import Listing, Outline
 from delta_mixin.model import CheckpointRow, CleanupPlan, Part, Reads, RowKey
 
 T = TypeVar("T")
@@ -34,6 +35,14 @@ the settings to restore at its end, for such a one."""
 
 class ForkedMeanwhileError(Exception):
     """A checkpoint was stored under one that is being deleted, after planning."""
+
+    @classmethod
+    def of(cls, thread_ids: Iterable[str]) -> ForkedMeanwhileError:
+        """The error that names these threads."""
+        return cls(
+            "a checkpoint was added under one that was about to be deleted, in "
+            + ", ".join(sorted(map(repr, thread_ids)))
+        )
 
 
 def begin_cleanup(thread_ids: Sequence[str], nested: bool) -> Statements[Settings | None]:
@@ -89,29 +98,28 @@ def list_run_threads(run_ids: Sequence[str]) -> Statements[list[str]]:
     return [thread_id for (thread_id,) in found]
 
 
-def list_rows(thread_ids: Sequence[str]) -> Statements[list[CheckpointRow]]:
+def list_rows(thread_ids: Sequence[str], text: str = sql.LIST_ROWS) -> Statements[Listing]:
     """Lean rows of the threads; the newest of each namespace is read, as most plans need it."""
-    found = yield Statement(sql.LIST_ROWS, {"threads": _array(thread_ids)})
-    # One string per id, not one per column and row: it halves what a long thread takes.
-    same: dict[str, str] = {}
-    one = same.setdefault
-    rows = [
-        CheckpointRow(one(t, t), one(ns, ns), one(i, i), one(parent, parent) if parent else None)
-        for t, ns, i, parent in found
-    ]
-    newest: dict[tuple[str, str], int] = {}
-    for index, row in enumerate(rows):
-        known = newest.setdefault((row.thread_id, row.checkpoint_ns), index)
-        if row.checkpoint_id > rows[known].checkpoint_id:
-            newest[row.thread_id, row.checkpoint_ns] = index
+    found = yield Statement(text, {"threads": _array(thread_ids)})
     reads: dict[str, dict[RowKey, frozenset[Part]]] = {}
-    for index in newest.values():
-        row = rows[index]
-        reads.setdefault(row.thread_id, {})[row.key] = frozenset(("checkpoint",))
-    for read in (yield from _read_checkpoints(reads)):
-        index = newest[read.thread_id, read.checkpoint_ns]
-        rows[index] = rows[index].merged(read)
-    return rows
+    for t, ns, ids, *_ in found:
+        reads.setdefault(t, {})[RowKey(ns, max(ids))] = frozenset(("checkpoint",))
+    newest = {row[:2]: row for row in (yield from _read_checkpoints(reads))}
+    outlines = []
+    for t, ns, ids, parents, *runs in found:
+        parent_of = dict(zip(ids, parents, strict=True))
+        rows: tuple[CheckpointRow, ...] = ()
+        if (row := newest.get((t, ns))) is not None:
+            i = row.checkpoint_id
+            rows = (CheckpointRow(t, ns, i, parent_of[i], *row[4:]),)
+        run_of = {i: run for i, run in zip(ids, *runs, strict=True) if run} if runs else {}
+        outlines.append(Outline(t, ns, parent_of, rows, run_of))
+    return Listing(outlines)
+
+
+def list_rows_with_runs(thread_ids: Sequence[str]) -> Statements[Listing]:
+    """Lean rows of the threads that tell their run."""
+    return list_rows(thread_ids, sql.LIST_ROWS_WITH_RUNS)
 
 
 def read_rows(requests: Mapping[str, Reads]) -> Statements[dict[str, list[CheckpointRow]]]:
@@ -201,18 +209,8 @@ def delete_rows(plans: Sequence[CleanupPlan]) -> Statements[None]:
     detached = {p.thread_id: p.detached for p in plans}
     if any(detached.values()):
         yield _of_keys(sql.DETACH, detached)._replace(fetch=False)
-    found = yield Statement(sql.ORPHANS, {"threads": sweep.params["threads"]})
-    if forked := _forked(plans, found):
-        raise ForkedMeanwhileError(
-            "a checkpoint was added under one that was about to be deleted, in "
-            + ", ".join(map(repr, forked))
-        )
-
-
-def _forked(plans: Sequence[CleanupPlan], orphans: Iterable[tuple[str, ...]]) -> list[str]:
-    """Threads with a row whose parent the plans have deleted."""
-    doomed = {p.thread_id: set(p.doomed) for p in plans} if orphans else {}
-    return sorted({t for t, ns, _, parent in orphans if RowKey(ns, parent) in doomed.get(t, ())})
+    if forked := (yield sweep._replace(text=sql.FORKED)):
+        raise ForkedMeanwhileError.of(thread_id for (thread_id,) in forked)
 
 
 def copy_rows(source: str, target: str, rows: Sequence[CheckpointRow]) -> Statements[None]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from delta_mixin.adapters._postgres_bodies import Statement, Statements, read_rows
 from delta_mixin.findings import HistoryEnd, Orphans
 from delta_mixin.model import BlobKey, Part, RowKey
@@ -75,7 +73,7 @@ def read_history_end(
         wanted = {RowKey(checkpoint_ns, last): frozenset[Part](("checkpoint",))}
         read = yield from read_rows({thread_id: wanted})
         for row in read[thread_id]:
-            row = replace(row, parent_id=parent or None)
+            row = row._replace(parent_id=parent or None)
             return HistoryEnd(row, "loop" if goes_on else "missing" if parent else "start")
     return None
 

@@ -17,6 +17,8 @@
 
 from __future__ import annotations
 
+from delta_mixin.base_rows import SQUASHED
+
 LOCK_THREADS = """
 SELECT set_config('jit', 'off', true), count(pg_advisory_xact_lock(key)) FROM (
     SELECT DISTINCT hashtextextended(thread_id, 'checkpoints'::regclass::oid::bigint) AS key
@@ -30,10 +32,19 @@ The order is the same in every batch, so batches cannot deadlock."""
 NO_COMPILING = "SELECT set_config('jit', 'off', true)"
 """How many rows are named is estimated high, so short statements would seem worth compiling."""
 
-LIST_ROWS = """
-SELECT thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id
-FROM checkpoints WHERE thread_id = ANY(%(threads)s::text[])
+_LIST_ROWS = """
+SELECT thread_id, checkpoint_ns, array_agg(checkpoint_id),
+    array_agg(NULLIF(parent_checkpoint_id, '')){0}
+FROM checkpoints WHERE thread_id = ANY(%(threads)s::text[]) GROUP BY thread_id, checkpoint_ns
 """
+
+LIST_ROWS = _LIST_ROWS.format("")
+
+LIST_ROWS_WITH_RUNS = _LIST_ROWS.format(f""",
+    array_agg(
+        CASE WHEN jsonb_typeof(metadata -> 'run_id') = 'string' AND NOT metadata ? '{SQUASHED}'
+        THEN metadata ->> 'run_id' END
+    )""")
 
 COUNT_ROWS = """
 SELECT thread_id, count(*) FROM checkpoints
@@ -55,7 +66,7 @@ _IS_KEY = """
     AND c.checkpoint_ns = k.checkpoint_ns AND c.checkpoint_id = k.checkpoint_id
 """
 
-_IS_BLOB = """
+IS_BLOB = """
     b.thread_id = {0}.thread_id AND b.checkpoint_ns = {0}.checkpoint_ns
     AND b.channel = {0}.channel AND b.version = {0}.version
 """
@@ -121,10 +132,11 @@ DELETE_THREADS = tuple(
     for table in ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
 )
 
-_NAMESPACE_OF = "b.thread_id = {0}.thread_id AND b.checkpoint_ns = {0}.checkpoint_ns"
+NAMESPACE_OF = "b.thread_id = {0}.thread_id AND b.checkpoint_ns = {0}.checkpoint_ns"
 
 # All of it sees the rows as they were before; the parts run in the order of the tables. Versions
-# are looked up for the channels that have blobs, as taking each row's apart takes longer.
+# are looked up for the channels that have blobs, as taking each row's apart takes longer. With
+# OFFSET 0 a version is taken from its row once, not hashed with all of the row, and so on disk.
 SWEEP = f"""
 WITH k AS MATERIALIZED ({KEYS}), channels AS MATERIALIZED (
     SELECT DISTINCT thread_id, checkpoint_ns, channel FROM checkpoint_blobs
@@ -134,18 +146,19 @@ WITH k AS MATERIALIZED ({KEYS}), channels AS MATERIALIZED (
     RETURNING c.thread_id, c.checkpoint_ns, c.checkpoint -> 'channel_versions' AS versions
 ), freed AS (
     SELECT b.thread_id, b.checkpoint_ns, b.channel, gone.versions ->> b.channel AS version
-    FROM channels b JOIN gone ON {_NAMESPACE_OF.format("gone")}
+    FROM channels b JOIN gone ON {NAMESPACE_OF.format("gone")} OFFSET 0
 ), used AS (
     SELECT b.thread_id, b.checkpoint_ns, b.channel,
         c.checkpoint -> 'channel_versions' ->> b.channel AS version
-    FROM channels b JOIN checkpoints c ON {_NAMESPACE_OF.format("c")}
+    FROM channels b JOIN checkpoints c ON {NAMESPACE_OF.format("c")}
     WHERE c.thread_id = ANY(%(threads)s::text[]) AND NOT EXISTS (SELECT FROM k WHERE {_IS_KEY})
+    OFFSET 0
 ), writes AS (
     DELETE FROM checkpoint_writes c USING k WHERE {_ROW_OF_KEY}
 )
 DELETE FROM checkpoint_blobs b WHERE b.thread_id = ANY(%(threads)s::text[])
-AND EXISTS (SELECT FROM freed WHERE {_IS_BLOB.format("freed")})
-AND NOT EXISTS (SELECT FROM used WHERE {_IS_BLOB.format("used")})
+AND EXISTS (SELECT FROM freed WHERE {IS_BLOB.format("freed")})
+AND NOT EXISTS (SELECT FROM used WHERE {IS_BLOB.format("used")})
 """
 
 DROP_NAMESPACES = tuple(
@@ -155,7 +168,7 @@ WITH dropped AS MATERIALIZED (
     FROM jsonb_array_elements(%(dropped)s::jsonb) AS g
 )
 DELETE FROM {table} b USING dropped
-WHERE b.thread_id = ANY(%(threads)s::text[]) AND {_NAMESPACE_OF.format("dropped")}
+WHERE b.thread_id = ANY(%(threads)s::text[]) AND {NAMESPACE_OF.format("dropped")}
 """
     for table in ("checkpoint_blobs", "checkpoint_writes")
 )
@@ -165,15 +178,12 @@ WITH k AS MATERIALIZED ({KEYS})
 UPDATE checkpoints c SET parent_checkpoint_id = NULL FROM k WHERE {_ROW_OF_KEY}
 """
 
-ORPHANS = """
-SELECT c.thread_id, c.checkpoint_ns, c.checkpoint_id, c.parent_checkpoint_id
-FROM checkpoints c
+FORKED = f"""
+WITH k AS MATERIALIZED ({KEYS})
+SELECT DISTINCT c.thread_id FROM checkpoints c JOIN k
+ON c.thread_id = k.thread_id AND c.checkpoint_ns = k.checkpoint_ns
+AND c.parent_checkpoint_id = k.checkpoint_id
 WHERE c.thread_id = ANY(%(threads)s::text[]) AND c.parent_checkpoint_id IS NOT NULL
-AND NOT EXISTS (
-    SELECT FROM checkpoints p
-    WHERE p.thread_id = ANY(%(threads)s::text[]) AND p.thread_id = c.thread_id
-    AND p.checkpoint_ns = c.checkpoint_ns AND p.checkpoint_id = c.parent_checkpoint_id
-)
 """
 
 TARGET_EXISTS = """
@@ -195,7 +205,7 @@ WITH k AS MATERIALIZED ({KEYS}), channels AS MATERIALIZED (
     RETURNING checkpoint_ns, checkpoint -> 'channel_versions' AS versions
 ), used AS (
     SELECT checkpoint_ns, channel, copied.versions ->> channel AS version
-    FROM channels JOIN copied USING (checkpoint_ns)
+    FROM channels JOIN copied USING (checkpoint_ns) OFFSET 0
 ), writes AS (
     INSERT INTO checkpoint_writes (
         thread_id, checkpoint_ns, checkpoint_id, task_id, idx, channel, type, blob, task_path

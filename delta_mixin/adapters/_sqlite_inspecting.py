@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from delta_mixin.adapters._sqlite_sql import Statements, _metadata
@@ -42,7 +41,7 @@ def read_history_end(
     found = yield HISTORY_END, {"thread": thread_id, "ns": checkpoint_ns, "id": checkpoint_id}
     for goes_on, last, parent, type_, checkpoint, metadata in found:
         row = CheckpointRow(thread_id, checkpoint_ns, last, parent or None)
-        row = replace(row, metadata=_metadata(metadata))
+        row = row._replace(metadata=_metadata(metadata))
         row = row.with_checkpoint(serde.loads_typed((type_, checkpoint)))
         return HistoryEnd(row, "loop" if goes_on else "missing" if parent else "start")
     return None

@@ -16,6 +16,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from delta_mixin.errors import TargetThreadExistsError
+from delta_mixin.listing import Listing, Outline
 from delta_mixin.model import CheckpointRow, CleanupPlan, Part, Reads
 
 T = TypeVar("T")
@@ -30,17 +31,20 @@ _WHERE = f"WHERE thread_id = ? AND checkpoint_ns = ? AND {_IDS}"
 _CLEAR_PARENT = f"UPDATE checkpoints SET parent_checkpoint_id = NULL {_WHERE}"
 
 
-def list_rows(thread_ids: Sequence[str]) -> Statements[list[CheckpointRow]]:
+def list_rows(thread_ids: Sequence[str]) -> Statements[Listing]:
     """Lean rows of the threads."""
-    rows: list[CheckpointRow] = []
+    outlines = []
     for thread_id in thread_ids:
         found = yield (
             "SELECT checkpoint_ns, checkpoint_id, parent_checkpoint_id FROM checkpoints "
             "WHERE thread_id = ?",
             (thread_id,),
         )
-        rows += [CheckpointRow(thread_id, ns, i, parent or None) for ns, i, parent in found]
-    return rows
+        by_namespace: dict[str, dict[str, str | None]] = {}
+        for ns, checkpoint_id, parent_id in found:
+            by_namespace.setdefault(ns, {})[checkpoint_id] = parent_id or None
+        outlines += [Outline(thread_id, ns, parents) for ns, parents in by_namespace.items()]
+    return Listing(outlines)
 
 
 def read_rows(serde: Any, thread_id: str, keys: Reads) -> Statements[list[CheckpointRow]]:

@@ -18,6 +18,8 @@
 7. Blobs that only doomed rows reference go inside the database: plans do not list them in
    `dead_blobs`, which would mean to read the versions of every row of a long thread.
 
+8. Fleets are mostly threads that need no plan: see `_postgres_settled`.
+
 `delete_for_runs` reads every checkpoint unless the owner adds the index of `run_id_index_sql`.
 """
 
@@ -47,8 +49,10 @@ from delta_mixin.adapters import _postgres_squash
 from delta_mixin.adapters._loop import SyncMethodsOnLoop
 from delta_mixin.adapters._postgres_ids import AsyncTextIdPostgresSaver, TextIdPostgresSaver
 from delta_mixin.adapters._postgres_rewriting import rewrite_row
+from delta_mixin.adapters._postgres_settled import prune_settled
 from delta_mixin.errors import RowsUnreadError, TargetThreadExistsError
 from delta_mixin.findings import HistoryEnd, Orphans
+from delta_mixin.listing import Listing
 from delta_mixin.mixins import CopyAndDeleteForRunsMixin, DeltaChannelAwarePruneMixin
 from delta_mixin.model import CheckpointRow, CleanupPlan, Reads, T
 
@@ -130,8 +134,11 @@ class DeltaPostgresSaver(
         with self._transaction(bodies.begin_reading):
             yield
 
-    def _list_checkpoint_rows(self, thread_ids: Sequence[str]) -> Sequence[CheckpointRow]:
+    def _list_checkpoint_rows(self, thread_ids: Sequence[str]) -> Listing:
         return self._execute(bodies.list_rows(thread_ids))
+
+    def _list_rows_with_runs(self, thread_ids: Sequence[str]) -> Listing:
+        return self._execute(bodies.list_rows_with_runs(thread_ids))
 
     def _count_checkpoint_rows(self, thread_ids: Sequence[str]) -> Mapping[str, int]:
         return self._execute(bodies.count_rows(thread_ids))
@@ -180,6 +187,9 @@ class DeltaPostgresSaver(
         else:
             with scope[1].connection.cursor(binary=True, row_factory=dict_row) as cursor:
                 yield cursor
+
+    def _prune_settled_threads(self, thread_ids: Sequence[str]) -> frozenset[str]:
+        return self._execute(prune_settled(thread_ids))
 
     def _list_run_threads(self, run_ids: Sequence[str]) -> Sequence[str]:
         return self._execute(bodies.list_run_threads(run_ids))
@@ -250,8 +260,11 @@ class AsyncDeltaPostgresSaver(
         async with self._transaction(bodies.begin_reading):
             yield
 
-    async def _alist_checkpoint_rows(self, thread_ids: Sequence[str]) -> Sequence[CheckpointRow]:
+    async def _alist_checkpoint_rows(self, thread_ids: Sequence[str]) -> Listing:
         return await self._execute(bodies.list_rows(thread_ids))
+
+    async def _alist_rows_with_runs(self, thread_ids: Sequence[str]) -> Listing:
+        return await self._execute(bodies.list_rows_with_runs(thread_ids))
 
     async def _acount_checkpoint_rows(self, thread_ids: Sequence[str]) -> Mapping[str, int]:
         return await self._execute(bodies.count_rows(thread_ids))
@@ -300,6 +313,9 @@ class AsyncDeltaPostgresSaver(
         else:
             async with scope[1].connection.cursor(binary=True, row_factory=dict_row) as cursor:
                 yield cursor
+
+    async def _aprune_settled_threads(self, thread_ids: Sequence[str]) -> frozenset[str]:
+        return await self._execute(prune_settled(thread_ids))
 
     async def _alist_run_threads(self, run_ids: Sequence[str]) -> Sequence[str]:
         return await self._execute(bodies.list_run_threads(run_ids))

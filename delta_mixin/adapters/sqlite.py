@@ -24,6 +24,7 @@ from delta_mixin.adapters._loop import SyncMethodsOnLoop
 from delta_mixin.adapters._sqlite_rewriting import ScopedLock, rewrite_row
 from delta_mixin.errors import ReadOnlyDatabaseError
 from delta_mixin.findings import HistoryEnd, Orphans
+from delta_mixin.listing import Listing
 from delta_mixin.mixins import CopyAndDeleteForRunsMixin, DeltaChannelAwarePruneMixin
 from delta_mixin.model import CheckpointRow, CleanupPlan, Reads
 
@@ -63,7 +64,7 @@ class DeltaSqliteSaver(DeltaChannelAwarePruneMixin, CopyAndDeleteForRunsMixin, S
         with self._transaction("DEFERRED"):
             yield
 
-    def _list_checkpoint_rows(self, thread_ids: Sequence[str]) -> list[CheckpointRow]:
+    def _list_checkpoint_rows(self, thread_ids: Sequence[str]) -> Listing:
         return self._execute(sql.list_rows(thread_ids))
 
     def _read_checkpoint_rows(self, thread_id: str, keys: Reads) -> list[CheckpointRow]:
@@ -175,7 +176,7 @@ class AsyncDeltaSqliteSaver(
         async with self._transaction("DEFERRED"):
             yield
 
-    async def _alist_checkpoint_rows(self, thread_ids: Sequence[str]) -> list[CheckpointRow]:
+    async def _alist_checkpoint_rows(self, thread_ids: Sequence[str]) -> Listing:
         return await self._aexecute(sql.list_rows(thread_ids))
 
     async def _aread_checkpoint_rows(self, thread_id: str, keys: Reads) -> list[CheckpointRow]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from delta_mixin.drawing import draw_thread
@@ -77,6 +76,6 @@ def _rows(
             ).with_checkpoint({**call.checkpoint, "channel_values": shown})
             rows[row.key] = row
     return {
-        key: replace(row, write_channels=frozenset(written.get(key, ())))
+        key: row._replace(write_channels=frozenset(written.get(key, ())))
         for key, row in rows.items()
     }

@@ -108,7 +108,7 @@ class PlansOtherwiseOnItsSlowSide(DeltaInMemorySaver):
 
     async def _alist_checkpoint_rows(self, thread_ids):
         rows = self._list_checkpoint_rows(thread_ids)
-        return [replace(row, metadata={"source": "loop"}) for row in rows]
+        return [row._replace(metadata={"source": "loop"}) for row in rows]
 
 
 FAULTS = [

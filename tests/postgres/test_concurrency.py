@@ -195,7 +195,7 @@ class TestForksMeanwhile:
         assert orphans_of(dsn) == {"writes": 0, "blobs": 0}
 
     def test_without_looking_it_would_lose_it(self, dsn, fill, monkeypatch):
-        monkeypatch.setattr(_postgres_bodies, "_forked", lambda plans, orphans: [])
+        monkeypatch.setattr(_postgres_sql, "FORKED", "SELECT WHERE false")
         fill("t")
         with Forking.from_conn_string(dsn) as saver:
             saver.fork(dsn, "t", 13).prune(["t"])

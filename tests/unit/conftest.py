@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -78,7 +77,7 @@ class Backend:
         }
         self.reads.update(parts)
         names = [name for part in parts for name in fields[part]]
-        return dataclasses.replace(blank, **{name: getattr(full, name) for name in names})
+        return blank._replace(**{name: getattr(full, name) for name in names})
 
 
 @pytest.fixture

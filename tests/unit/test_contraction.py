@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import replace
 
 import pytest
 
@@ -129,7 +128,7 @@ def test_runs_end_at_branches_and_at_roots(squash, row):
 
 def test_a_base_row_is_squashed_with_what_follows_it_but_not_alone(squash, row):
     base = counting(row, 4, snapshots=("m",), **{SQUASHED: True})
-    base = replace(base, parent_id=None)
+    base = base._replace(parent_id=None)
     plan = squash([base, counting(row, 5)])
     assert not plan.changes
     plan = squash([base, counting(row, 5), counting(row, 6)])
@@ -141,7 +140,7 @@ def test_a_base_row_is_squashed_with_what_follows_it_but_not_alone(squash, row):
 
 
 def test_a_pinned_base_row_stays(squash, row):
-    base = replace(counting(row, 4, snapshots=("m",), **{SQUASHED: True}), parent_id=None)
+    base = counting(row, 4, snapshots=("m",), **{SQUASHED: True})._replace(parent_id=None)
     rows = [base, counting(row, 5), counting(row, 6, snapshots=("m",))]
     assert ids(squash(rows).kept) == ["006"]
     assert ids(squash(rows, pinned=frozenset(["004"])).kept) == ["004", "006"]
@@ -149,7 +148,7 @@ def test_a_pinned_base_row_stays(squash, row):
 
 def test_a_stored_none_ends_a_run_and_is_carried_along(squash, row):
     rows = [counting(row, n, snapshots=("m",) if n == 0 else ()) for n in range(7)]
-    rows[3] = replace(rows[3], metadata={"source": "loop"}, nones=frozenset(["m"]))
+    rows[3] = rows[3]._replace(metadata={"source": "loop"}, nones=frozenset(["m"]))
     upper, lower = squash(rows).bases
     assert upper.replaces == ("000", "001", "002")
     assert lower.replaces == ("003", "004", "005")
@@ -169,7 +168,7 @@ def test_rows_with_a_plain_seed_stay_where_readers_leave_its_writes_out(squash, 
 
 def test_pending_sends_are_left_out(squash, row):
     rows = [counting(row, n, snapshots=("m",) if n == 0 else (), v=3) for n in range(5)]
-    rows[3] = replace(rows[3], write_channels=frozenset(["m", "__pregel_tasks"]))
+    rows[3] = rows[3]._replace(write_channels=frozenset(["m", "__pregel_tasks"]))
     plan = squash(rows)
     (base,) = plan.bases
     assert base.replaces == ("000", "001", "002")
@@ -187,7 +186,7 @@ def test_a_loop_of_parents_stays_as_it_is(squash, row):
 def test_parents_whose_ids_sort_above_their_childs(squash, row):
     rows = [
         counting(row, 7, parent="009", snapshots=()),
-        replace(counting(row, 9, snapshots=("m",)), parent_id=None),
+        counting(row, 9, snapshots=("m",))._replace(parent_id=None),
         counting(row, 8, parent="007"),
         counting(row, 10, parent="008"),
     ]
@@ -199,7 +198,7 @@ def test_parents_whose_ids_sort_above_their_childs(squash, row):
 def test_a_blob_that_a_base_row_refers_to_is_not_dead(squash, row):
     rows = [counting(row, n, snapshots=("m",) if n == 0 else ()) for n in range(4)]
     rows = [
-        replace(r, channel_versions={"m": n, "plain": n}, populated=r.populated | {"plain"})
+        r._replace(channel_versions={"m": n, "plain": n}, populated=r.populated | {"plain"})
         for n, r in enumerate(rows)
     ]
     plan = squash(rows, SaverTraits(versioned_blobs=True))
@@ -235,26 +234,26 @@ class TestRunDeletion:
         assert ids(plan.kept) == ["000", "001", "003", "007"]
 
     def test_a_base_row_is_no_survivor_to_read_back(self, backend, row):
-        base = replace(counting(row, 1, snapshots=("m",), **{SQUASHED: True}), parent_id=None)
+        base = counting(row, 1, snapshots=("m",), **{SQUASHED: True})._replace(parent_id=None)
         rows = [base, *(counting(row, n, run_id="b") for n in (2, 3)), counting(row, 4)]
         (new,) = self.plan(backend, rows, "b").bases
         assert new.replaces == ("001", "002", "003")
 
     def test_a_base_row_stays_that_only_the_runs_stood_on(self, backend, row):
-        base = replace(counting(row, 1, snapshots=("m",), **{SQUASHED: True}), parent_id=None)
+        base = counting(row, 1, snapshots=("m",), **{SQUASHED: True})._replace(parent_id=None)
         rows = [base, *(counting(row, n, run_id="b") for n in (2, 3))]
         plan = self.plan(backend, rows, "b")
         assert ids(plan.kept) == ["001"]
 
     def test_a_base_row_stays_although_nothing_stands_on_it(self, backend, row):
-        base = replace(counting(row, 1, snapshots=("m",), **{SQUASHED: "000"}), parent_id=None)
-        rows = [base, replace(counting(row, 2, snapshots=("m",)), parent_id=None)]
+        base = counting(row, 1, snapshots=("m",), **{SQUASHED: "000"})._replace(parent_id=None)
+        rows = [base, counting(row, 2, snapshots=("m",))._replace(parent_id=None)]
         rows += [counting(row, 3, run_id="b"), counting(row, 4, snapshots=("m",))]
         plan = self.plan(backend, rows, "b")
         assert "001" in ids(plan.kept)
 
     def test_a_base_row_goes_that_a_cut_off_squash_has_left(self, backend, row):
-        left = replace(counting(row, 2, **{SQUASHED: "002"}), checkpoint_id="002z", parent_id=None)
+        left = counting(row, 2, **{SQUASHED: "002"})._replace(checkpoint_id="002z", parent_id=None)
         rows = [*self.chain(row, "aba"), left, counting(row, 3), counting(row, 4)]
         plan = self.plan(backend, rows, "b")
         assert "002z" in ids(plan.doomed)

@@ -16,6 +16,7 @@ PURE = (
     "errors",
     "base_rows",
     "model",
+    "listing",
     "_ids",
     "_view",
     "channels",

@@ -1,7 +1,5 @@
 """What rows alone tell of damage: one guard after the other, without a saver."""
 
-from dataclasses import replace
-
 import pytest
 
 from delta_mixin.findings import HistoryEnd
@@ -79,7 +77,7 @@ def test_rows_kept_for_replay_alone_need_not_read_back(findings, row):
 def test_the_first_update_of_old_releases_is_no_damage(findings, row):
     rows = [row("000", source="update", step=0, writes=("m",)), counted(row, 1, 1, 1)]
     assert findings(rows) == set()
-    second = replace(rows[0], channel_versions={"m": "1", "n": "2"})
+    second = rows[0]._replace(channel_versions={"m": "1", "n": "2"})
     assert findings([second, rows[1]]) == {("cut off", "000", "m", "error")}
     later = [row("000", source="update", step=3, writes=("m",)), counted(row, 1, 1, 1)]
     assert findings(later) == {("cut off", "000", "m", "error")}
