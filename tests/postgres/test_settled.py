@@ -12,7 +12,7 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.postgres import PostgresSaver
 
 from delta_mixin import CleanupFailedError
-from delta_mixin.adapters import _postgres_settled, postgres
+from delta_mixin.adapters import _postgres_bodies, _postgres_settled, postgres
 from delta_mixin.adapters.postgres import AsyncDeltaPostgresSaver, DeltaPostgresSaver
 from delta_mixin.testing import histories, strategies, writing
 from delta_mixin.testing._bridge import open_saver
@@ -148,6 +148,13 @@ UNSETTLING = {
 
 def test_a_plain_thread_is(dsn, plain):
     assert settled(dsn, "t", "other", "nobody") == ["other", "t"]
+
+
+def test_on_every_kind_of_connection(dsn, plain, call, ids_of, monkeypatch, orphans_of):
+    monkeypatch.setattr(_postgres_bodies, "list_rows", None)
+    call(dsn, "prune", ["t", "other"])
+    assert ids_of(dsn, "t") == ids_of(dsn, "other") == plain[-1:]
+    assert orphans_of(dsn) == {"writes": 0, "blobs": 0}
 
 
 @pytest.mark.parametrize("what", UNSETTLING)
