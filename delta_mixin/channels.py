@@ -35,7 +35,7 @@ def counters(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in (EARLY_COUNTERS, COUNTERS):
         stored = (metadata or {}).get(name)
-        if isinstance(stored, Mapping):
+        if isinstance(stored, (dict, Mapping)):  # the first answers at once
             found.update(stored)
     return found
 

@@ -170,8 +170,7 @@ class CheckpointRow(NamedTuple):
         ).with_checkpoint(saved.checkpoint)
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(NamedTuple):
     """Why a row is kept.
 
     Attributes:

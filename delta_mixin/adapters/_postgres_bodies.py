@@ -155,12 +155,10 @@ def _read_checkpoints(reads: Mapping[str, Reads]) -> Statements[list[CheckpointR
     found = yield _of_keys(sql.READ_CHECKPOINTS, reads)
     same: dict[Any, Any] = {}
     rows = []
-    for t, ns, i, metadata, v, versions, inline, blobs in found:
-        stored = [channel for channel, is_null in blobs if is_null is None]
-        nones = frozenset(channel for channel, is_null in blobs if is_null is not None)
-        populated = frozenset((*(channel for channel, _ in inline or ()), *stored))
-        marked = (channel for channel, is_true in inline or () if is_true == "true")
-        snapshots = frozenset(marked).intersection(stored)
+    for t, ns, i, metadata, v, versions, inline, marked, stored, null in found:
+        populated = frozenset((*(inline or ()), *(stored or ())))
+        snapshots = frozenset(marked or ()).intersection(stored or ())
+        nones = frozenset(null or ())
         rows.append(
             CheckpointRow(
                 t,

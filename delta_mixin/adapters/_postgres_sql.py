@@ -81,30 +81,31 @@ CROSS JOIN LATERAL (SELECT metadata FROM checkpoints c WHERE {_IS_KEY} LIMIT 1) 
 
 # As the host's reader has it: a blob of the row's own version, or a value inline. A stored
 # `None` counts as neither, though as a blob it ends that reader's walk. Inline `true` with a blob
-# behind it marks a snapshot.
+# behind it marks a snapshot; behind any other value inline there is none.
 READ_CHECKPOINTS = f"""
 SELECT k.thread_id, k.checkpoint_ns, k.checkpoint_id, c.metadata::text,
-    (c.checkpoint ->> 'v')::int,
-    (c.checkpoint -> 'channel_versions')::text,
-    (
-        SELECT array_agg(ARRAY[v.key, (v.value = 'true')::text])
-        FROM jsonb_each(c.checkpoint -> 'channel_values') AS v WHERE v.value <> 'null'
-    ),
-    ARRAY(
-        SELECT ARRAY[v.key, CASE WHEN stored.type = 'null' THEN 'null' END]
-        FROM jsonb_each_text(c.checkpoint -> 'channel_versions') AS v
-        CROSS JOIN LATERAL (
-            SELECT b.type FROM checkpoint_blobs b
-            WHERE b.thread_id = k.thread_id AND b.checkpoint_ns = k.checkpoint_ns
-            AND b.channel = v.key AND b.version = v.value
-            AND b.type <> 'empty'
-            LIMIT 1
-        ) AS stored
-    )
+    (c.checkpoint ->> 'v')::int, (c.checkpoint -> 'channel_versions')::text,
+    inline.channels, inline.marked, stored.channels, stored.nones
 FROM ({KEYS}) AS k
 CROSS JOIN LATERAL (
     SELECT metadata, checkpoint FROM checkpoints c WHERE {_IS_KEY} LIMIT 1
 ) AS c
+CROSS JOIN LATERAL (
+    SELECT array_agg(v.key) AS channels, array_agg(v.key) FILTER (WHERE v.value = 'true') AS marked
+    FROM jsonb_each(c.checkpoint -> 'channel_values') AS v WHERE v.value <> 'null'
+) AS inline
+CROSS JOIN LATERAL (
+    SELECT array_agg(v.key) FILTER (WHERE b.type <> 'null') AS channels,
+        array_agg(v.key) FILTER (WHERE b.type = 'null') AS nones
+    FROM jsonb_each_text(c.checkpoint -> 'channel_versions') AS v
+    CROSS JOIN LATERAL (
+        SELECT b.type FROM checkpoint_blobs b
+        WHERE b.thread_id = k.thread_id AND b.checkpoint_ns = k.checkpoint_ns
+        AND b.channel = v.key AND b.version = v.value AND b.type <> 'empty'
+        LIMIT 1
+    ) AS b
+    WHERE coalesce(c.checkpoint -> 'channel_values' -> v.key, 'null') IN ('null', 'true')
+) AS stored
 """
 
 READ_WRITES = f"""

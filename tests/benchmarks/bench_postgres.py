@@ -57,6 +57,7 @@ class Bench:
 
     def remember_dead(self, clean: Callable[[Any], object]) -> int:
         """Note by key which rows a cleanup deletes; returns how many."""
+        self.set_back()
         with DeltaPostgresSaver.from_conn_string(self.dsn) as saver:
             clean(saver)
         rows = 0

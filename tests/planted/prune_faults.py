@@ -232,8 +232,7 @@ class TrustsAnEmptyDeclaration(DeltaInMemorySaver):
 
     def _list_checkpoint_rows(self, thread_ids):
         return [
-            replace(
-                row,
+            row._replace(
                 metadata={**row.metadata, "counters_since_delta_snapshot": {}},
                 snapshots=frozenset(),
                 write_channels=frozenset(),
