@@ -10,6 +10,9 @@ from pathlib import Path
 
 import psycopg
 import pytest
+import twin_actions
+import twin_graphs
+import twins
 from hypothesis import Phase, given, settings
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
@@ -32,13 +35,12 @@ def _load(name, path):
     return module
 
 
-twins = sys.modules.get("laws_twins") or _load("laws_twins", TESTS / "laws" / "twins.py")
 corpus = _load("compaction_corpus", CORPUS / "conftest.py")
 scenarios = _load("corpus_scenarios_of_postgres", CORPUS / "scenarios.py")
 
 # Shrinking a failure on a server takes many minutes.
 few = settings(max_examples=10, phases=(Phase.generate,))
-mixed = twins.cleanups | twins.compactions
+mixed = twin_actions.cleanups | twin_actions.compactions
 SAVERS = [DeltaPostgresSaver, AsyncDeltaPostgresSaver]
 
 
@@ -55,18 +57,18 @@ def opened(request, server_of, fresh_schema):
         yield open_empty
 
 
-@given(turns=twins.rounds(*twins.flat, most=8, cleanups=mixed))
+@given(turns=twin_actions.rounds(*twin_actions.flat, most=8, cleanups=mixed))
 @few
 def test_a_compacted_thread_goes_on_like_its_twin(opened, turns):
     with opened() as view:
-        twins.drive(view, twins.flat_graph(), turns)
+        twins.drive(view, twin_graphs.flat_graph(), turns)
 
 
-@given(turns=twins.rounds(*twins.onward, most=7, cleanups=mixed))
+@given(turns=twin_actions.rounds(*twin_actions.onward, most=7, cleanups=mixed))
 @few
 def test_a_compacted_thread_with_subgraphs_goes_on_like_its_twin(opened, turns):
     with opened() as view:
-        twins.drive(view, twins.nested_graph(), turns)
+        twins.drive(view, twin_graphs.nested_graph(), turns)
 
 
 @pytest.mark.parametrize("subgraphs", [False, True])
@@ -150,12 +152,12 @@ def test_a_run_goes_on_at_the_head_while_it_is_compacted(dsn, prune):
         Busy.from_conn_string(dsn) as saver,
         PostgresSaver.from_conn_string(dsn) as host,
     ):
-        running = twins.flat_graph().compile(checkpointer=host)
+        running = twin_graphs.flat_graph().compile(checkpointer=host)
         for thread in ("busy", "quiet"):
             go(running, thread, 1)
         saver.meanwhile = lambda: go(running, "busy", 2)
         go(running, "quiet", 2)
-        graph = twins.flat_graph().compile(checkpointer=saver)
+        graph = twin_graphs.flat_graph().compile(checkpointer=saver)
         compaction.compact(graph, ["busy"], prune=prune)
         assert saver.meanwhile is None
         for number in (3, 4):
@@ -169,7 +171,7 @@ def test_a_run_goes_on_at_the_head_while_it_is_compacted(dsn, prune):
 @pytest.mark.parametrize("kind", ["pool", "pipeline"])
 def test_pools_and_pipelines_read_inside_the_transaction(dsn, kind):
     with PostgresSaver.from_conn_string(dsn) as host:
-        running = twins.flat_graph().compile(checkpointer=host)
+        running = twin_graphs.flat_graph().compile(checkpointer=host)
         for number in range(3):
             go(running, "t", number)
         before = log_and_items(running, "t")
@@ -180,7 +182,7 @@ def test_pools_and_pipelines_read_inside_the_transaction(dsn, kind):
         else ConnectionPool(dsn, min_size=1, max_size=1, kwargs=options)
     ) as opened:
         saver = opened if kind == "pipeline" else DeltaPostgresSaver(opened)
-        graph = twins.flat_graph().compile(checkpointer=saver)
+        graph = twin_graphs.flat_graph().compile(checkpointer=saver)
         (report,) = compaction.compact(graph, ["t"], prune=True)
         assert report.rows_after == 1
         assert log_and_items(graph, "t") == before
@@ -189,7 +191,7 @@ def test_pools_and_pipelines_read_inside_the_transaction(dsn, kind):
 def test_what_stands_empty_under_a_version_is_replaced(dsn):
     """As old hosts stored a channel without a value; what they insert only must be set."""
     with DeltaPostgresSaver.from_conn_string(dsn) as saver:
-        graph = twins.flat_graph().compile(checkpointer=saver)
+        graph = twin_graphs.flat_graph().compile(checkpointer=saver)
         go(graph, "t", 1)
         before = log_and_items(graph, "t")
         with psycopg.connect(dsn) as conn:

@@ -6,11 +6,8 @@ take the thread's place. Reducers are deterministic, so states can only differ b
 
 from __future__ import annotations
 
-import operator
 import sys
 from contextlib import ExitStack
-from dataclasses import dataclass
-from typing import Annotated, TypedDict
 
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -20,186 +17,13 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from langgraph.channels.delta import DeltaChannel
-from langgraph.graph import END, START, StateGraph
-from langgraph.types import Command, interrupt
+from langgraph.types import Command
+from twin_actions import Invoke, Replay, Resume, Update, asks, cleanups, compactions, nodes
+from twin_graphs import flat_graph, nested_graph
 
 from delta_mixin import compaction
 from delta_mixin.testing import cleanup_settings
 from delta_mixin.testing.oracle import SETTLED_HOST
-
-
-def append(state, writes):
-    items = [*state, *(item for write in writes for item in write)]
-    # Earlier releases replay the writes of parallel nodes in the order of their random task ids.
-    return items if SETTLED_HOST else sorted(items)
-
-
-class State(TypedDict, total=False):
-    items: Annotated[list, DeltaChannel(append, snapshot_frequency=2)]
-    log: Annotated[list, DeltaChannel(append, snapshot_frequency=3)]
-    never: Annotated[list, DeltaChannel(append, snapshot_frequency=2)]
-    total: Annotated[int, operator.add]
-    ask: bool
-
-
-class SubState(TypedDict, total=False):
-    items: Annotated[list, DeltaChannel(append, snapshot_frequency=2)]
-    seen: Annotated[list, DeltaChannel(append, snapshot_frequency=2)]
-    ask: bool
-
-
-def subgraph(name, **compiled):
-    """Two steps on a delta channel of its own, with an interrupt in between if asked."""
-
-    def note(state):
-        return {"seen": [f"{name} note {len(state.get('seen', []))}"]}
-
-    def answer(state):
-        said = interrupt(f"{name}?") if state.get("ask") else "unasked"
-        return {"seen": [said], "items": [f"{name} {said} after {len(state['seen'])}"]}
-
-    builder = StateGraph(SubState)
-    builder.add_node("note", note)
-    builder.add_node("answer", answer)
-    builder.add_edge(START, "note")
-    builder.add_edge("note", "answer")
-    builder.add_edge("answer", END)
-    return builder.compile(**compiled)
-
-
-def flat_graph():
-    """Parallel nodes, one of which may interrupt, and a node behind them."""
-
-    def work(name):
-        def node(state):
-            return {"items": [f"{name} {len(state['items'])}"], "total": 1}
-
-        return node
-
-    def ask(state):
-        said = interrupt("which?") if state.get("ask") else "unasked"
-        return {"items": [f"ask {said}"], "log": [f"{said} {len(state['items'])}"]}
-
-    builder = StateGraph(State)
-    for name in ("b", "a", "c"):
-        builder.add_node(name, work(name))
-    builder.add_node("ask", ask)
-    builder.add_node("last", work("last"))
-    for name in ("b", "a", "c", "ask"):
-        builder.add_edge(START, name)
-    builder.add_edge(["b", "a", "c", "ask"], "last")
-    builder.add_edge("last", END)
-    return builder
-
-
-def nested_graph():
-    """A subgraph that starts anew with each call, and one that remembers."""
-    per_call, remembers = subgraph("call"), subgraph("memory", checkpointer=True)
-    builder = StateGraph(State)
-    builder.add_node("call", per_call)
-    builder.add_node("memory", remembers)
-    builder.add_node("last", lambda state: {"log": [f"last {len(state['items'])}"], "total": 1})
-    builder.add_edge(START, "call")
-    builder.add_edge("call", "memory")
-    builder.add_edge("memory", "last")
-    builder.add_edge("last", END)
-    return builder
-
-
-# -- what is done ----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Invoke:
-    """A run on new input; `ask` makes it stop at an interrupt."""
-
-    ask: bool = False
-
-
-@dataclass(frozen=True)
-class Resume:
-    """Answer the interrupts that are pending, or run on."""
-
-
-@dataclass(frozen=True)
-class Update:
-    """`update_state` at the newest checkpoint, or at an older one that is readable."""
-
-    back: int = 0
-    as_node: str = "last"
-
-
-@dataclass(frozen=True)
-class Replay:
-    """Run again from an older checkpoint that is readable."""
-
-    back: int = 0
-
-
-@dataclass(frozen=True)
-class Prune:
-    keep_last: int = 1
-    delta: str = "keep_history"
-
-
-@dataclass(frozen=True)
-class DeleteOldRuns:
-    """All but the newest `spared` runs."""
-
-    spared: int = 1
-    delta: str = "keep_history"
-
-
-@dataclass(frozen=True)
-class GoOnInCopy:
-    """Copy the thread, whole or as of its newest checkpoint, and drop the original."""
-
-    of_head: bool = False
-    delta: str = "keep_history"
-
-
-@dataclass(frozen=True)
-class Compact:
-    """Store the values of the newest checkpoints, and perhaps prune to these."""
-
-    keep_last: int = 1
-    prune: bool = True
-
-
-@dataclass(frozen=True)
-class CompactOldRuns:
-    """As `DeleteOldRuns`, with nothing of the runs left."""
-
-    spared: int = 1
-
-
-@dataclass(frozen=True)
-class GoOnInCompactCopy:
-    """As `GoOnInCopy` of the head, without its history."""
-
-
-compactions = st.one_of(
-    st.builds(Compact, st.sampled_from([1, 1, 2, 3]), st.sampled_from([True, True, False])),
-    st.builds(CompactOldRuns, st.integers(1, 2)),
-    st.builds(GoOnInCompactCopy),
-)
-deltas = st.sampled_from(["keep_history", "squash"])
-cleanups = st.one_of(
-    st.builds(Prune, st.sampled_from([1, 1, 2, 3]), deltas),
-    st.builds(DeleteOldRuns, st.integers(1, 2), deltas),
-    st.builds(GoOnInCopy, st.booleans(), deltas),
-)
-asks = st.sampled_from([False, False, True])
-
-
-def rounds(*inputs, most, cleanups=cleanups):
-    """What is done in turns: an input, and often a cleanup behind it."""
-    first = st.tuples(st.builds(Invoke, asks), st.none() | cleanups)
-    later = st.tuples(st.one_of(*inputs), st.none() | cleanups)
-    return st.builds(
-        lambda one, more: [one, *more], first, st.lists(later, min_size=2, max_size=most)
-    )
 
 
 class Twins:
@@ -451,16 +275,6 @@ def drive(view, builder, turns):
         twins.do(given_)
         if cleanup is not None:
             twins.do(cleanup)
-
-
-nodes = st.sampled_from(["last", "a"])
-onward = (st.builds(Invoke, asks), st.builds(Invoke, asks), st.just(Resume()))
-flat = (
-    *onward,
-    st.builds(Update, st.just(0), nodes),
-    st.builds(Update, st.integers(1, 6), nodes),
-    st.builds(Replay, st.integers(0, 6)),
-)
 
 
 class TwinMachine(RuleBasedStateMachine):
