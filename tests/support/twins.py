@@ -76,9 +76,14 @@ class Twins:
         """Whether every checkpoint reads what it has versions of, and no more.
 
         On old releases a branch reads what others have left at its base, of channels too that it
-        names no version of; by these it was never written, and compaction stores no value.
+        names no version of; by these it was never written, and neither compaction nor a squash
+        keeps anything of it.
         """
         return SETTLED_HOST or not self.branched
+
+    def delta(self, action):
+        """What to do with delta channels: as drawn, where it leaves old releases what they read."""
+        return action.delta if self.may_compact else "keep_history"
 
     @property
     def pending(self):
@@ -101,12 +106,12 @@ class Twins:
         self.run(None, self.pairs[-1 - action.back % len(self.pairs)])
 
     def prune(self, action):
-        self.view.prune([self.threads[0]], keep_last=action.keep_last, delta=action.delta)
+        self.view.prune([self.threads[0]], keep_last=action.keep_last, delta=self.delta(action))
         self.pairs = self.pairs[-action.keep_last :]
 
     def deleteoldruns(self, action):
         if runs := self.old_runs(action.spared):
-            self.view.delete_for_runs(runs, delta=action.delta)
+            self.view.delete_for_runs(runs, delta=self.delta(action))
             self.forget(runs)
 
     def old_runs(self, spared):
@@ -175,7 +180,7 @@ class Twins:
         if head is None:
             return
         only = {"checkpoint_id": head.checkpoint["id"]} if action.of_head else {}
-        self.view.copy_thread(source, copy, delta=action.delta, **only)
+        self.view.copy_thread(source, copy, delta=self.delta(action), **only)
         self.view.prune([source], strategy="delete")
         self.threads[0] = copy
         if only:
