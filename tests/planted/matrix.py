@@ -143,7 +143,7 @@ def _opened(saver):
 @functools.cache
 def caught_by(saver):
     """Names of the tests that a saver fails."""
-    patience, _deadline.PATIENCE = _deadline.PATIENCE, 0.3
+    patience, _deadline.PATIENCE = _deadline.PATIENCE, 2.0
     try:
         return [name for name in contract_tests() if fails(saver, name)]
     finally:
