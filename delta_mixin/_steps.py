@@ -360,14 +360,8 @@ def _refuse_delta_threads(plans: Iterable[CleanupPlan]) -> None:
 def _plan_batch(
     saver: Any, batch: Sequence[str], planned: Planner, listing: str = ALL_ROWS
 ) -> Steps[list[CleanupPlan]]:
-    listed = yield Call(listing, (tuple(batch),))
-    outlines: dict[str, list[Outline]] = {thread_id: [] for thread_id in batch}
-    for outline in Listing.of(listed).outlines:
-        # Whatever a backend lists beyond what was asked for must never be cleaned.
-        if outline.thread_id in outlines and outline.parents:
-            outlines[outline.thread_id].append(outline)
     plannings = {}
-    for thread_id, found in outlines.items():
+    for thread_id, found in (yield from _outlines_of(saver, batch, listing)).items():
         if found:
             views = planner.views_of(found)
             heads = yield from _heads(saver, thread_id, views)
@@ -377,11 +371,19 @@ def _plan_batch(
 
 
 def _rows_of(saver: Any, thread_ids: Sequence[str]) -> Steps[dict[str, list[CheckpointRow]]]:
-    rows: dict[str, list[CheckpointRow]] = {t: [] for t in thread_ids}
-    for row in (yield Call(ALL_ROWS, (tuple(thread_ids),))):
-        if row.thread_id in rows:
-            rows[row.thread_id].append(row)
-    return rows
+    outlines = yield from _outlines_of(saver, thread_ids, ALL_ROWS)
+    return {thread_id: list(Listing(found)) for thread_id, found in outlines.items()}
+
+
+def _outlines_of(
+    saver: Any, thread_ids: Sequence[str], listing: str
+) -> Steps[dict[str, list[Outline]]]:
+    outlines: dict[str, list[Outline]] = {thread_id: [] for thread_id in thread_ids}
+    for outline in Listing.of((yield Call(listing, (tuple(thread_ids),)))).outlines:
+        # Whatever a backend lists beyond what was asked for must never be cleaned.
+        if outline.thread_id in outlines and outline.parents:
+            outlines[outline.thread_id].append(outline)
+    return outlines
 
 
 def _heads(saver: Any, thread_id: str, views: Views) -> Steps[dict[str, str | None]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from delta_mixin.errors import RowsUnreadError
 from delta_mixin.listing import Outline
-from delta_mixin.model import CheckpointRow, Part, Planning, Reads, RowKey
+from delta_mixin.model import CheckpointRow, Part, Planning, Reads
 
 
 class NamespaceView:
@@ -75,9 +75,9 @@ class NamespaceView:
             RowsUnreadError: If the backend answers a request without the part asked for.
         """
         reads: Reads = {
-            RowKey(self.checkpoint_ns, i): frozenset(lacking)
-            for i in ids
-            if (lacking := [p for p in parts if not self[i].has(p)])
+            row.key: frozenset(lacking)
+            for row in map(self.__getitem__, ids)
+            if (lacking := [p for p in parts if not row.has(p)])
         }
         if not reads:
             return

@@ -65,9 +65,6 @@ class Settling(DeltaInMemorySaver):
         super().__init__()
         self.asked = []
 
-    def _list_checkpoint_rows(self, thread_ids):
-        return super()._list_checkpoint_rows(thread_ids)
-
     def _prune_settled_threads(self, thread_ids):
         self.asked.append(thread_ids)
         if self.failures:
@@ -151,16 +148,8 @@ def test_it_is_not_asked_for_more_than_it_can_tell(prune, thread_ids, options):
 @pytest.mark.parametrize(
     "own",
     [
-        {
-            "_list_checkpoint_rows": lambda self, ids: super(Settling, self)._list_checkpoint_rows(
-                ids
-            )
-        },
-        {
-            "_delete_checkpoint_rows": lambda self, plans: super(
-                Settling, self
-            )._delete_checkpoint_rows(plans)
-        },
+        {"_list_checkpoint_rows": DeltaInMemorySaver._list_checkpoint_rows},
+        {"_delete_checkpoint_rows": DeltaInMemorySaver._delete_checkpoint_rows},
         {"DELTA_CHANNELS": ("log",)},
     ],
     ids=lambda own: next(iter(own)),
