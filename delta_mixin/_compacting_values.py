@@ -10,12 +10,10 @@ from delta_mixin._compacting import Wanted
 from delta_mixin._drive import Call, Steps
 from delta_mixin._resolving import GraphChannels, Replayer, UnresolvedError, abbreviated, same
 from delta_mixin._rewriting import fault_of
+from delta_mixin.base_rows import CHECKPOINT_FORMAT
 from delta_mixin.channels import without_counters
 from delta_mixin.errors import CompactionError, RewriteUnsafeError, RowsUnreadError
 from delta_mixin.model import CleanupPlan, RowKey
-
-CHECKPOINT_FORMAT = 4
-"""The format that hosts with delta channels write; readers change older ones on the way."""
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,9 @@ __all__ = ["SQUASHED", "BaseRow", "BaseSeed", "BaseWrites", "is_base_row"]
 SQUASHED = "delta_mixin_squashed"
 """Key of the metadata that marks a base row; it tells the id of the lowest row it stands for."""
 
+CHECKPOINT_FORMAT = 4
+"""The format that hosts with delta channels write; readers change older ones on the way."""
+
 
 def is_base_row(metadata: Mapping[str, Any] | None) -> bool:
     """Whether a row with this metadata stands for others, squashed into it."""
@@ -70,7 +73,6 @@ class BaseRow:
         writes: Where its writes come from, oldest first.
         channel_versions: Its `channel_versions`: of all channels that are replayed from it.
         metadata: Its metadata.
-        v: Version of the checkpoint format.
         ts: Its `ts`.
     """
 
@@ -83,7 +85,6 @@ class BaseRow:
     writes: tuple[BaseWrites, ...]
     channel_versions: Mapping[str, str | int | float]
     metadata: Mapping[str, Any]
-    v: int
     ts: str
 
     def checkpoint(self, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -93,7 +94,7 @@ class BaseRow:
             values: Its `channel_values`: those of `seeds`, or what stands for them in the store.
         """
         return {
-            "v": self.v,
+            "v": CHECKPOINT_FORMAT,
             "id": self.checkpoint_id,
             "ts": self.ts,
             "channel_values": dict(values),

@@ -212,7 +212,6 @@ def _base_row(view: NamespaceView, run: _Run, base_id: str, channels: frozenset[
             COUNTERS: {channel: [0, 0] for channel in sorted(channels)},
             SQUASHED: run.lowest,
         },
-        v=next((v for i in reversed(run.rows) if (v := view[i].v) is not None), 1),
         ts=(checkpoint_time(base_id) or _EPOCH).isoformat(),
     )
 
