@@ -19,6 +19,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import filterfalse
 from typing import Any
 
 from delta_mixin._view import NamespaceView
@@ -72,6 +73,17 @@ def supersteps(counter: Any) -> int:
     return 0
 
 
+PENDING_SENDS = "__pregel_tasks"
+"""Channel that checkpoint formats before 4 kept a head's sends in, at its parent."""
+
+HOSTS_OWN = frozenset(("__start__", PENDING_SENDS))
+
+
+def is_hosts_own(channel: str) -> bool:
+    """Whether the host itself makes the channel, to hold a value for one superstep."""
+    return channel in HOSTS_OWN or channel.startswith("branch:")
+
+
 class UnknownChannelsError(Exception):
     """The namespace uses delta channels that nothing stored names."""
 
@@ -109,10 +121,8 @@ def channels_to_replay(
     replayed: dict[str, frozenset[str]] = {}
     doubtful = []
     for root in roots:
-        row = view[root]
-        known = counters(row.metadata).keys() | declared
-        replayed[root] = _open_channels(row) & known
-        if not row.channel_versions or any(map(_can_be_delta, _open_channels(row) - known)):
+        replayed[root], complete = told_by_itself(view[root], declared)
+        if not complete:
             doubtful.append(root)
     if not doubtful:
         return replayed
@@ -129,6 +139,16 @@ def channels_to_replay(
     return replayed
 
 
+def told_by_itself(row: CheckpointRow, declared: Collection[str]) -> tuple[frozenset[str], bool]:
+    """The channels that a row itself names for its reader to rebuild, and whether these are all.
+
+    From its metadata, its versions and what it holds.
+    """
+    unheld = _open_channels(row)
+    replayed = unheld & (counters(row.metadata).keys() | declared)
+    return replayed, bool(row.channel_versions) and all(map(is_hosts_own, unheld - replayed))
+
+
 def _open_channels(row: CheckpointRow) -> frozenset[str]:
     """Channels with a version but no value at the row."""
     return frozenset(row.channel_versions or ()) - _populated(row)
@@ -136,10 +156,6 @@ def _open_channels(row: CheckpointRow) -> frozenset[str]:
 
 def _populated(row: CheckpointRow) -> frozenset[str]:
     return row.populated or frozenset()
-
-
-def _can_be_delta(channel: str) -> bool:
-    return not channel.startswith(("branch:", "__"))
 
 
 def _from_loop(row: CheckpointRow) -> bool:
@@ -165,7 +181,7 @@ def _written_without_value(view: NamespaceView) -> frozenset[str]:
             found.update(c for c in written if versions[c] != before.get(c))
     # An ephemeral channel looks like this where a fork clears what another branch was to read.
     stored = {c for row in view for c in _populated(row) - (row.snapshots or frozenset())}
-    return frozenset(filter(_can_be_delta, found - stored - view.fleeting))
+    return frozenset(filterfalse(is_hosts_own, found - stored - view.fleeting))
 
 
 def _evidence(view: NamespaceView) -> frozenset[str]:
@@ -177,4 +193,4 @@ def _evidence(view: NamespaceView) -> frozenset[str]:
         if _from_loop(row)
         for c in _open_channels(row) - counters(row.metadata).keys()
     }
-    return frozenset(filter(_can_be_delta, used - ephemeral - view.fleeting))
+    return frozenset(filterfalse(is_hosts_own, used - ephemeral - view.fleeting))

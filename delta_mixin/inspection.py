@@ -29,11 +29,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import filterfalse
 from typing import Any, Literal, NamedTuple
 
 from delta_mixin._view import NamespaceView
 from delta_mixin.base_rows import is_base_row
-from delta_mixin.channels import UnknownChannelsError, channels_to_replay, counters
+from delta_mixin.channels import UnknownChannelsError, channels_to_replay, counters, is_hosts_own
 from delta_mixin.findings import ADVICE, Finding, HistoryEnd, Kind, Orphans, Severity
 from delta_mixin.model import CheckpointRow, Planning, RowKey
 
@@ -276,7 +277,7 @@ def _severed(
         if row.checkpoint_id in needed or row.parent_id is None or row.parent_id in view:
             continue
         # Of a channel that is not known to be delta, its own rows may have gone with the parent.
-        unsure = sorted(c for c in open_channels(row) if not c.startswith(("branch:", "__")))
+        unsure = sorted(filterfalse(is_hosts_own, open_channels(row)))
         told = f"unless {_some(unsure)} is a delta channel" if unsure else "as far as can be told"
         what = f"its parent {row.parent_id} is not stored, which no reader needs, {told}"
         severity = "warning" if unsure else "note"

@@ -28,16 +28,17 @@ from delta_mixin._ids import checkpoint_time
 from delta_mixin._sweeping import SaverTraits, Sweep, finish, left_alone, squash
 from delta_mixin._view import NamespaceView
 from delta_mixin.base_rows import SQUASHED, is_base_row
-from delta_mixin.channels import UnknownChannelsError, all_delta_channels, channels_to_replay
+from delta_mixin.channels import (
+    PENDING_SENDS,
+    UnknownChannelsError,
+    all_delta_channels,
+    channels_to_replay,
+)
 from delta_mixin.listing import Listing, Outline
 from delta_mixin.marking import mark
 from delta_mixin.model import CheckpointRow, CleanupPlan, Part, Planning, Reason, RowKey
 
 ROOT_PARTS: tuple[Part, ...] = ("metadata", "checkpoint")
-
-PENDING_SENDS = "__pregel_tasks"
-"""Channel that checkpoint formats before 4 kept a head's sends in, at its parent."""
-
 
 SURVIVOR = Reason("survivor")
 

@@ -129,26 +129,31 @@ def test_an_empty_declaration_is_not_trusted_and_a_full_one_adds(backend, row):
     assert ids(prune(backend, rows, traits=declared).kept) == ["0", "1", "2"]
 
 
-def test_update_state_rows_without_counters_are_kept_by_their_writes(backend, row):
+@pytest.mark.parametrize("name", ["m", "__root__"])
+def test_update_state_rows_without_counters_are_kept_by_their_writes(backend, row, name):
     rows = [
-        row("0", source="update", versions=(), writes=["m"]),
-        row("1", "0", source="update", writes=["m"]),
-        row("2", "1", source="update"),
+        row("0", source="update", versions=(), writes=[name]),
+        row("1", "0", source="update", versions=[name], writes=[name]),
+        row("2", "1", source="update", versions=[name]),
     ]
     assert ids(prune(backend, rows).kept) == ["0", "1", "2"]
 
 
-def test_a_channel_that_old_update_state_alone_wrote_outlives_a_graph_without_it(backend, row):
+@pytest.mark.parametrize("name", ["m", "__root__"])
+def test_a_channel_that_old_update_state_alone_wrote_outlives_a_graph_without_it(
+    backend, row, name
+):
     # No counters, no snapshot, and a head of the loop that has the channel open like an
     # ephemeral one: only that writes moved its version and stored no value tells.
     rows = [
-        row("0", source="update", versions=(), writes=["m"]),
-        row("1", "0", source="update", versions=["m"]),
-        row("2", "1", versions=["m"]),
+        row("0", source="update", versions=(), writes=[name]),
+        row("1", "0", source="update", versions=[name]),
+        row("2", "1", versions=[name]),
     ]
     assert ids(prune(backend, rows).kept) == ["0", "1", "2"]
     # A plain channel that the graph dropped has a value where it was written: no delta.
-    plain = [rows[0], row("1", "0", source="update", versions=["m"], populated=["m"]), rows[2]]
+    held = row("1", "0", source="update", versions=[name], populated=[name])
+    plain = [rows[0], held, rows[2]]
     assert ids(prune(backend, plain).kept) == ["2"]
 
 
