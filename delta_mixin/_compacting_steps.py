@@ -20,6 +20,15 @@ from delta_mixin._compacting_values import (
 )
 from delta_mixin._copying import copy_roots
 from delta_mixin._drive import Call, InScope, Report, Steps
+from delta_mixin._planning_steps import (
+    Planner,
+    Views,
+    answer_one,
+    heads_of,
+    plan_batch,
+    rows_of,
+    traits_of,
+)
 from delta_mixin._resolving import GraphChannels
 from delta_mixin.errors import (
     CompactionError,
@@ -33,7 +42,7 @@ def compact(
     saver: Any,
     known: GraphChannels,
     thread_ids: Sequence[str],
-    planned: _steps.Planner,
+    planned: Planner,
     execute: bool,
     on_report: Callable[[CompactionReport], object] | None,
 ) -> Steps[list[CompactionReport]]:
@@ -88,14 +97,14 @@ def copy_thread(
 
     def copy() -> Steps[None]:
         yield from _steps.copy_rows(saver, source, target, checkpoint_id)
-        rows = yield from _steps._rows_of(saver, [source])
-        chosen = yield from _steps._answer_one(
+        rows = yield from rows_of(saver, [source])
+        chosen = yield from answer_one(
             saver, source, copy_roots(planner.group_rows(rows[source]), checkpoint_id)
         )
         roots.update(RowKey(ns, i) for ns, ids in chosen.items() for i in ids)
 
-    def planned(thread_id: str, views: _steps.Views, heads: Mapping[str, str | None]) -> Any:
-        return plan_roots(thread_id, views, roots, _steps.traits_of(saver), heads)
+    def planned(thread_id: str, views: Views, heads: Mapping[str, str | None]) -> Any:
+        return plan_roots(thread_id, views, roots, traits_of(saver), heads)
 
     kept_only = _knowing(planned, known)
 
@@ -129,7 +138,7 @@ def _undone_on_error(saver: Any, thread_id: str, steps: Steps[Any]) -> Steps[Any
 
 
 def _one_thread(
-    saver: Any, known: GraphChannels, thread_id: str, planned: _steps.Planner, execute: bool
+    saver: Any, known: GraphChannels, thread_id: str, planned: Planner, execute: bool
 ) -> Steps[CompactionReport | None]:
     if saver.READS_IN_SCOPE:
         return (
@@ -153,7 +162,7 @@ def _one_thread(
 
 
 def _in_scope(
-    saver: Any, known: GraphChannels, thread_id: str, planned: _steps.Planner, execute: bool
+    saver: Any, known: GraphChannels, thread_id: str, planned: Planner, execute: bool
 ) -> Steps[CompactionReport | None]:
     job = yield from _plan(saver, thread_id, planned, execute)
     if job is None or job.plan.left_alone:
@@ -165,11 +174,11 @@ def _in_scope(
     return _report(job, swept)
 
 
-def _knowing(planned: _steps.Planner, known: GraphChannels) -> _steps.Planner:
+def _knowing(planned: Planner, known: GraphChannels) -> Planner:
     """The planner, told by the graph which channels no reader rebuilds."""
 
     def told(
-        thread_id: str, views: _steps.Views, heads: Mapping[str, str | None]
+        thread_id: str, views: Views, heads: Mapping[str, str | None]
     ) -> Planning[CleanupPlan]:
         for ns, view in views.items():
             view.fleeting = known.fleeting(ns)
@@ -178,19 +187,19 @@ def _knowing(planned: _steps.Planner, known: GraphChannels) -> _steps.Planner:
     return told
 
 
-def _plan(saver: Any, thread_id: str, planned: _steps.Planner, execute: bool) -> Steps[Job | None]:
-    rows = yield from _steps._rows_of(saver, [thread_id])
+def _plan(saver: Any, thread_id: str, planned: Planner, execute: bool) -> Steps[Job | None]:
+    rows = yield from rows_of(saver, [thread_id])
     if not rows[thread_id]:
         return None
     views = planner.group_rows(rows[thread_id])
-    heads = yield from _steps._heads(saver, thread_id, views)
+    heads = yield from heads_of(saver, thread_id, views)
 
     def planning() -> Planning[Job]:
         plan = yield from planned(thread_id, views, heads)
         job = Job(thread_id, plan, {}, {})
         if plan.left_alone:
             return job
-        declared = _steps.traits_of(saver).declared
+        declared = traits_of(saver).declared
         job.wanted = yield from rows_to_rewrite(views, plan, declared)
         if not saver.VALUES_BY_VERSION:
             return job
@@ -202,11 +211,11 @@ def _plan(saver: Any, thread_id: str, planned: _steps.Planner, execute: bool) ->
             job.sharing |= {(RowKey(ns, i), c): others for (i, c), others in found.items()}
         return job
 
-    return (yield from _steps._answer_one(saver, thread_id, planning()))
+    return (yield from answer_one(saver, thread_id, planning()))
 
 
-def _sweep(saver: Any, thread_id: str, planned: _steps.Planner) -> Steps[CleanupPlan | None]:
-    plans = yield from _steps._plan_batch(saver, (thread_id,), planned)
+def _sweep(saver: Any, thread_id: str, planned: Planner) -> Steps[CleanupPlan | None]:
+    plans = yield from plan_batch(saver, (thread_id,), planned)
     for plan in plans:
         if plan.changes:
             yield Call("_delete_checkpoint_rows", ([plan],))

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from delta_mixin import _defaults, _rewriting
+from delta_mixin._batch_hooks import BatchHooks
 from delta_mixin._drive import Steps, adrive, drive, twin
 from delta_mixin.errors import MissingHookError
 from delta_mixin.findings import HistoryEnd, Orphans
 from delta_mixin.model import CheckpointRow, CleanupPlan, Reads, T
-
-if TYPE_CHECKING:
-    from langgraph.checkpoint.base import BaseCheckpointSaver
-
-    _Saver = BaseCheckpointSaver[Any]
-else:
-    _Saver = object
 
 HOOKS = (
     "_list_checkpoint_rows",
@@ -33,7 +27,7 @@ HOOKS = (
 )
 
 
-class CleanupHooks(_Saver):
+class CleanupHooks(BatchHooks):
     """What both mixins ask of a saver. Not used on its own.
 
     One hook has no default: `_delete_checkpoint_rows`. Every hook has an async twin with `_a`
@@ -235,21 +229,6 @@ class CleanupHooks(_Saver):
             return await steps  # type: ignore[no-any-return]
         return await adrive(self, _defaults.list_namespaces(self, thread_id))
 
-    def _list_rows_with_runs(self, thread_ids: Sequence[str]) -> Iterable[CheckpointRow]:
-        """As `_list_checkpoint_rows`, for a deletion of runs, which has to know each row's run.
-
-        Override where a listing can tell `run_id` at less cost than reading metadata: only where
-        the metadata's `run_id` is a string, and the row is no base row (`is_base_row`). Rows that
-        do not tell are read. The default is `_list_checkpoint_rows`.
-        """
-        return self._list_checkpoint_rows(thread_ids)
-
-    async def _alist_rows_with_runs(self, thread_ids: Sequence[str]) -> Iterable[CheckpointRow]:
-        """Async twin of `_list_rows_with_runs`."""
-        if (steps := self._sync_hook("_list_rows_with_runs", thread_ids)) is not None:
-            return await steps  # type: ignore[no-any-return]
-        return await self._alist_checkpoint_rows(thread_ids)
-
     def _read_checkpoint_rows(self, thread_id: str, keys: Reads) -> Iterable[CheckpointRow]:
         """Fill in lean rows.
 
@@ -270,53 +249,6 @@ class CleanupHooks(_Saver):
         if (steps := self._sync_hook("_read_checkpoint_rows", thread_id, keys)) is not None:
             return await steps  # type: ignore[no-any-return]
         return await adrive(self, _defaults.read_checkpoint_rows(self, thread_id, keys))
-
-    def _read_batch_rows(
-        self, requests: Mapping[str, Reads]
-    ) -> Mapping[str, Iterable[CheckpointRow]]:
-        """`_read_checkpoint_rows` for several threads at once, by thread id.
-
-        Override where one round trip can serve a whole batch; the default takes them in turn.
-        """
-        return self._default("_read_batch_rows", _defaults.read_batch_rows(requests))
-
-    async def _aread_batch_rows(
-        self, requests: Mapping[str, Reads]
-    ) -> Mapping[str, Iterable[CheckpointRow]]:
-        """Async twin of `_read_batch_rows`."""
-        if (steps := self._sync_hook("_read_batch_rows", requests)) is not None:
-            return await steps  # type: ignore[no-any-return]
-        return await adrive(self, _defaults.read_batch_rows(requests))
-
-    def _count_checkpoint_rows(self, thread_ids: Sequence[str]) -> Mapping[str, int]:
-        """About how many checkpoints each thread holds, for `CLEANUP_BATCH_ROWS`.
-
-        Called outside any scope. Threads may be left out, which counts as none; the default
-        leaves out all.
-        """
-        return self._default("_count_checkpoint_rows", _defaults.count_checkpoint_rows())
-
-    async def _acount_checkpoint_rows(self, thread_ids: Sequence[str]) -> Mapping[str, int]:
-        """Async twin of `_count_checkpoint_rows`."""
-        if (steps := self._sync_hook("_count_checkpoint_rows", thread_ids)) is not None:
-            return await steps  # type: ignore[no-any-return]
-        return await adrive(self, _defaults.count_checkpoint_rows())
-
-    def _prune_settled_threads(self, thread_ids: Sequence[str]) -> Collection[str]:
-        """Prune to their heads those of the threads that the backend itself can tell need no plan.
-
-        For fleets: called in `_cleanup_scope`, before anything is listed, where a prune keeps only
-        heads and what their readers need, and nobody asks for its plans. Returns the ids of the
-        threads that it has pruned just as a plan would; the others are planned. The default
-        returns none. Not called where the class overrides one of the hooks that it passes over.
-        """
-        return ()
-
-    async def _aprune_settled_threads(self, thread_ids: Sequence[str]) -> Collection[str]:
-        """Async twin of `_prune_settled_threads`."""
-        if (steps := self._sync_hook("_prune_settled_threads", thread_ids)) is not None:
-            return await steps  # type: ignore[no-any-return]
-        return ()
 
     def _list_orphans(self, thread_id: str) -> Orphans | None:
         """What is stored of a thread without belonging to a checkpoint, for `verify_thread`.

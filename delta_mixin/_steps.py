@@ -19,8 +19,16 @@ from delta_mixin import planner
 from delta_mixin._bases import overrides
 from delta_mixin._copying import select_for_copy
 from delta_mixin._drive import Call, InScope, Report, Steps
-from delta_mixin._sweeping import SaverTraits
-from delta_mixin._view import NamespaceView
+from delta_mixin._planning_steps import (
+    ALL_ROWS,
+    ROWS_WITH_RUNS,
+    Planner,
+    Views,
+    answer_one,
+    plan_batch,
+    rows_of,
+    traits_of,
+)
 from delta_mixin.channels import UnknownChannelsError
 from delta_mixin.errors import (
     CheckpointNotFoundError,
@@ -31,29 +39,15 @@ from delta_mixin.errors import (
     ThreadNotFoundError,
     UnknownDeltaChannelsError,
 )
-from delta_mixin.listing import Listing, Outline
 from delta_mixin.marking import mark
-from delta_mixin.model import CheckpointRow, CleanupPlan, Planning, Reads, T
+from delta_mixin.model import CheckpointRow, CleanupPlan, T
 from delta_mixin.planner import PruneRules
 
 OnPlan = Callable[[CleanupPlan], object] | None
-Views = Mapping[str, NamespaceView]
-Planner = Callable[[str, Views, Mapping[str, "str | None"]], Planning[CleanupPlan]]
-
-ALL_ROWS, ROWS_WITH_RUNS = "_list_checkpoint_rows", "_list_rows_with_runs"
-"""The hooks that list the rows to plan with."""
-
 SETTLING = "_prune_settled_threads"
 
 ATTEMPTS = 3
 """How often a batch is tried while another transaction is in the way."""
-
-
-def traits_of(saver: Any) -> SaverTraits:
-    """What the planner has to know of a saver."""
-    return SaverTraits(
-        frozenset(saver.DELTA_CHANNELS), saver.VERSIONED_BLOBS, saver.REPLAYS_PLAIN_SEEDS
-    )
 
 
 def prune(
@@ -129,7 +123,7 @@ def plan(
         nonlocal plans
         scope = "_read_scope"
         plans += yield from _attempt(
-            saver, scope, batch, lambda: _plan_batch(saver, batch, planned, listing)
+            saver, scope, batch, lambda: plan_batch(saver, batch, planned, listing)
         )
 
     yield from _each_batch(saver, thread_ids, one)
@@ -185,7 +179,7 @@ def copy_rows(
     saver: Any, source: str, target: str, checkpoint_id: str | None, squashing: bool = False
 ) -> Steps[None]:
     """The body of `copy_thread`, for a scope that is open."""
-    rows = yield from _rows_of(saver, [source, target])
+    rows = yield from rows_of(saver, [source, target])
     if rows[target]:
         raise TargetThreadExistsError(target)
     if not rows[source]:
@@ -214,15 +208,15 @@ def keepset(saver: Any, config: Any, channels: Sequence[str]) -> Steps[set[str]]
         checkpoint_id = newest.checkpoint["id"]
 
     def body() -> Steps[set[str]]:
-        rows = yield from _rows_of(saver, [thread_id])
+        rows = yield from rows_of(saver, [thread_id])
         view = planner.group_rows(rows[thread_id]).get(ns)
         if view is None or checkpoint_id not in view:
             return set()
-        yield from _answer_one(
+        yield from answer_one(
             saver, thread_id, view.need([checkpoint_id], "metadata", "checkpoint")
         )
         replayed = frozenset(channels) - (view[checkpoint_id].populated or frozenset())
-        marks = yield from _answer_one(saver, thread_id, mark(view, {checkpoint_id: replayed}))
+        marks = yield from answer_one(saver, thread_id, mark(view, {checkpoint_id: replayed}))
         return {checkpoint_id, *marks.needed}
 
     return (yield from _attempt(saver, "_read_scope", (thread_id,), body))
@@ -259,7 +253,7 @@ def _select(
     if checkpoint_id not in views.get("", ()):
         raise CheckpointNotFoundError(source, checkpoint_id)
     try:
-        selected, plan = yield from _answer_one(
+        selected, plan = yield from answer_one(
             saver,
             source,
             select_for_copy(views, checkpoint_id, traits_of(saver), target, squashing=squashing),
@@ -284,7 +278,7 @@ def _clean(
     failed: dict[str, Exception] = {}
 
     def body(batch: Sequence[str]) -> Steps[list[CleanupPlan]]:
-        plans = yield from _plan_batch(saver, batch, planned, listing)
+        plans = yield from plan_batch(saver, batch, planned, listing)
         if refuse:
             # Catches a thread that began to use a delta channel after the first look.
             _refuse_delta_threads(plans)
@@ -355,64 +349,6 @@ def _refuse_delta_threads(plans: Iterable[CleanupPlan]) -> None:
     ]
     if delta:
         raise DeltaThreadRefusedError(delta)
-
-
-def _plan_batch(
-    saver: Any, batch: Sequence[str], planned: Planner, listing: str = ALL_ROWS
-) -> Steps[list[CleanupPlan]]:
-    plannings = {}
-    for thread_id, found in (yield from _outlines_of(saver, batch, listing)).items():
-        if found:
-            views = planner.views_of(found)
-            heads = yield from _heads(saver, thread_id, views)
-            plannings[thread_id] = planned(thread_id, views, heads)
-    plans = yield from _answer(saver, plannings)
-    return [plans[thread_id] for thread_id in plannings]
-
-
-def _rows_of(saver: Any, thread_ids: Sequence[str]) -> Steps[dict[str, list[CheckpointRow]]]:
-    outlines = yield from _outlines_of(saver, thread_ids, ALL_ROWS)
-    return {thread_id: list(Listing(found)) for thread_id, found in outlines.items()}
-
-
-def _outlines_of(
-    saver: Any, thread_ids: Sequence[str], listing: str
-) -> Steps[dict[str, list[Outline]]]:
-    outlines: dict[str, list[Outline]] = {thread_id: [] for thread_id in thread_ids}
-    for outline in Listing.of((yield Call(listing, (tuple(thread_ids),)))).outlines:
-        # Whatever a backend lists beyond what was asked for must never be cleaned.
-        if outline.thread_id in outlines and outline.parents:
-            outlines[outline.thread_id].append(outline)
-    return outlines
-
-
-def _heads(saver: Any, thread_id: str, views: Views) -> Steps[dict[str, str | None]]:
-    heads: dict[str, str | None] = {}
-    if not saver.NEWEST_ID_IS_HEAD:
-        for ns in views:
-            config = saver._checkpoint_config(thread_id, ns, None)
-            head = yield Call("get_tuple", (config,))
-            heads[ns] = None if head is None else head.checkpoint["id"]
-    return heads
-
-
-def _answer(saver: Any, plannings: Mapping[str, Planning[T]]) -> Steps[dict[str, T]]:
-    """Answer the planners' requests for rows, those of all threads together."""
-    results: dict[str, T] = {}
-    answers: Mapping[str, Iterable[CheckpointRow] | None] = dict.fromkeys(plannings)
-    while answers:
-        requests: dict[str, Reads] = {}
-        for thread_id, rows in answers.items():
-            try:
-                requests[thread_id] = plannings[thread_id].send(rows)  # type: ignore[arg-type]
-            except StopIteration as done:
-                results[thread_id] = done.value
-        answers = (yield Call("_read_batch_rows", (requests,))) if requests else {}
-    return results
-
-
-def _answer_one(saver: Any, thread_id: str, planning: Planning[T]) -> Steps[T]:
-    return (yield from _answer(saver, {thread_id: planning}))[thread_id]
 
 
 def _each_batch(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from delta_mixin._view import NamespaceView
@@ -29,11 +29,13 @@ class SaverTraits:
         declared: Channels the author declares to be delta.
         versioned_blobs: Whether channel values are stored apart, by version.
         plain_seeds: Whether its reader replays the writes of a row that holds a plain value.
+        tells_beyond: Whether it can tell which rows know more channels than others.
     """
 
     declared: frozenset[str] = frozenset()
     versioned_blobs: bool = False
     plain_seeds: bool = True
+    tells_beyond: bool = False
 
 
 @dataclass
@@ -49,7 +51,7 @@ class Sweep:
     """
 
     view: NamespaceView
-    kept: dict[str, list[Reason]] = field(default_factory=dict)
+    kept: dict[str, Sequence[Reason]] = field(default_factory=dict)
     marks: Marks = field(default_factory=Marks)
     replayed: dict[str, frozenset[str]] = field(default_factory=dict)
     bases: list[BaseRow] = field(default_factory=list)

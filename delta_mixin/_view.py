@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 
 from delta_mixin.errors import RowsUnreadError
 from delta_mixin.listing import Outline
@@ -53,6 +54,22 @@ class NamespaceView:
     def ids(self) -> list[str]:
         """All ids, oldest first by id."""
         return list(self.parents)
+
+    @property
+    def read(self) -> Collection[CheckpointRow]:
+        """The rows that something has been read of."""
+        return self._rows.values()
+
+    @cached_property
+    def children(self) -> Mapping[str, Sequence[str]]:
+        """Ids of the rows that name a parent, by that parent."""
+        children: dict[str, list[str]] = {}
+        for row_id, parent in self.parents.items():
+            if parent in children:
+                children[parent].append(row_id)
+            elif parent is not None:
+                children[parent] = [row_id]
+        return children
 
     @property
     def newest(self) -> CheckpointRow:

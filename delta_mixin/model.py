@@ -21,6 +21,7 @@ __all__ = [
     "Break",
     "CheckpointRow",
     "CleanupPlan",
+    "KnownChannels",
     "Part",
     "Reads",
     "Reason",
@@ -57,8 +58,28 @@ class BlobKey(NamedTuple):
 Reads = Mapping[RowKey, frozenset[Part]]
 """Rows to read, each with the parts the planner lacks. Iterates as `(namespace, id)` pairs."""
 
-Planning = Generator[Reads, Iterable["CheckpointRow"], T]
-"""A pure computation that asks for rows and is sent what was found."""
+
+class KnownChannels(NamedTuple):
+    """Asks which rows of a namespace know more channels than these.
+
+    That is every row whose checkpoint names a version of a channel in neither set, or of none at
+    all, or whose metadata counts updates of a channel in `unless_counted` (see `COUNTERS` and
+    `EARLY_COUNTERS` in `delta_mixin.channels`).
+
+    Attributes:
+        checkpoint_ns: The namespace.
+        channels: Channels that may be delta.
+        unless_counted: Channels that are none, as long as no counter names them.
+    """
+
+    checkpoint_ns: str
+    channels: frozenset[str]
+    unless_counted: frozenset[str]
+
+
+Planning = Generator["Reads | KnownChannels", Any, T]
+"""A pure computation that asks for rows and is sent what was found: for `KnownChannels` ids, or
+`None` where nobody can tell."""
 
 
 def _is_delta_snapshot(value: object) -> bool:

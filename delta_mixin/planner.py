@@ -25,9 +25,10 @@ from datetime import datetime
 from operator import attrgetter
 
 from delta_mixin._ids import checkpoint_time
+from delta_mixin._sealing import exposed
 from delta_mixin._sweeping import SaverTraits, Sweep, finish, left_alone, squash
 from delta_mixin._view import NamespaceView
-from delta_mixin.base_rows import SQUASHED, is_base_row
+from delta_mixin.base_rows import CHECKPOINT_FORMAT, SQUASHED, is_base_row
 from delta_mixin.channels import (
     PENDING_SENDS,
     UnknownChannelsError,
@@ -40,7 +41,7 @@ from delta_mixin.model import CheckpointRow, CleanupPlan, Part, Planning, Reason
 
 ROOT_PARTS: tuple[Part, ...] = ("metadata", "checkpoint")
 
-SURVIVOR = Reason("survivor")
+SURVIVED = (Reason("survivor"),)
 
 
 @dataclass(frozen=True)
@@ -191,16 +192,16 @@ def plan_delete_for_runs(
         # is not of the runs, but for one that a squash has left which was cut off.
         parents = set(view.parents.values())
         survivors += [i for i in bases - standing if i in parents or not _is_torso(view, i)]
-        sweep = Sweep(view, {i: [SURVIVOR] for i in survivors})
+        sweep = Sweep(view, dict.fromkeys(survivors, SURVIVED))
         affected = _descendants(view, of_runs | (bases if squashing else set())) - of_runs
+        roots = [i for i in sorted(survivors, reverse=True) if i in affected]
+        roots = yield from exposed(view, roots, traits)
         try:
-            yield from keep_what_readers_need(
-                sweep, [i for i in sorted(survivors, reverse=True) if i in affected], traits
-            )
+            yield from keep_what_readers_need(sweep, roots, traits)
         except UnknownChannelsError:
             return left_alone(thread_id, "delete_for_runs", views, "unknown delta channels")
         for row_id in bases & standing:
-            sweep.kept.setdefault(row_id, [SURVIVOR])
+            sweep.kept.setdefault(row_id, SURVIVED)
         if squashing and of_runs:
             yield from squash(sweep, traits, must_go=of_runs)
         sweeps.append(sweep)
@@ -209,8 +210,8 @@ def plan_delete_for_runs(
 
 def _prune_roots(
     view: NamespaceView, rules: PruneRules, head: str | None
-) -> Planning[dict[str, list[Reason]]]:
-    roots: dict[str, list[Reason]] = {}
+) -> Planning[dict[str, Sequence[Reason]]]:
+    roots: dict[str, Sequence[Reason]] = {}
     latest = yield from _latest(view, rules.keep_last)
     ids = view.ids
     if rules.cutoff is None:
@@ -291,28 +292,25 @@ def keep_what_readers_need(sweep: Sweep, roots: list[str], traits: SaverTraits) 
     sweep.replayed = yield from channels_to_replay(view, roots, traits.declared)
     sweep.marks = yield from mark(view, sweep.replayed)
     needed = dict(sweep.marks.needed)
-    old_format = {i: p for i in roots if (view[i].v or 0) < 4 and (p := view[i].parent_id) in view}
+    old = (i for i in roots if (view[i].v or 0) < CHECKPOINT_FORMAT)
+    old_format = {i: p for i in old if (p := view.parents[i]) in view}
     yield from view.need(filter(None, old_format.values()), "writes")
     for root, parent in old_format.items():
         if parent is not None and PENDING_SENDS in (view[parent].write_channels or ()):
             needed.setdefault(parent, []).append(Reason("pending sends", root=root))
     for row_id, reasons in needed.items():
-        sweep.kept.setdefault(row_id, []).extend(reasons)
+        sweep.kept[row_id] = (*sweep.kept.get(row_id, ()), *reasons)
 
 
 def _descendants(view: NamespaceView, origins: Collection[str]) -> set[str]:
     """Rows whose chain of parents passes one of `origins`, and `origins` themselves."""
-    children: dict[str, list[str]] = {}
-    for row_id, parent in view.parents.items():
-        if parent is not None:
-            children.setdefault(parent, []).append(row_id)
     found: set[str] = set()
     todo = list(origins)
     while todo:
         row_id = todo.pop()
         if row_id not in found:
             found.add(row_id)
-            todo += children.get(row_id, ())
+            todo += view.children.get(row_id, ())
     return found
 
 

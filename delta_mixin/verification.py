@@ -15,6 +15,7 @@ from uuid import UUID
 from delta_mixin import _arguments, _steps, planner
 from delta_mixin._drive import Call, Steps
 from delta_mixin._hooks import CleanupHooks
+from delta_mixin._planning_steps import answer_one, rows_of
 from delta_mixin._view import NamespaceView
 from delta_mixin.channels import counters
 from delta_mixin.findings import Finding, Orphans, ThreadReport, ordered
@@ -147,7 +148,7 @@ def look(saver: Any, thread_id: str, declared: frozenset[str]) -> Steps[Look]:
     """Read the thread in one scope and judge it."""
 
     def body() -> Steps[tuple[Mapping[str, NamespaceView], dict[str, Inspection], Any]]:
-        rows = yield from _steps._rows_of(saver, [thread_id])
+        rows = yield from rows_of(saver, [thread_id])
         views = planner.group_rows(rows[thread_id])
 
         def each() -> Planning[dict[str, Inspection]]:
@@ -156,7 +157,7 @@ def look(saver: Any, thread_id: str, declared: frozenset[str]) -> Steps[Look]:
                 found[ns] = yield from inspect(thread_id, view, declared)
             return found
 
-        inspected = yield from _steps._answer_one(saver, thread_id, each())
+        inspected = yield from answer_one(saver, thread_id, each())
         orphans = yield Call("_list_orphans", (thread_id,))
         return views, inspected, orphans
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 from delta_mixin.adapters import _postgres_sql as sql
 from delta_mixin.errors import IsolationLevelError, RowsUnreadError, TargetThreadExistsError
 from delta_mixin.listing import Listing, Outline
-from delta_mixin.model import CheckpointRow, CleanupPlan, Part, Reads, RowKey
+from delta_mixin.model import CheckpointRow, CleanupPlan, KnownChannels, Part, Reads, RowKey
 
 T = TypeVar("T")
 
@@ -98,28 +98,37 @@ def list_run_threads(run_ids: Sequence[str]) -> Statements[list[str]]:
     return [thread_id for (thread_id,) in found]
 
 
-def list_rows(thread_ids: Sequence[str], text: str = sql.LIST_ROWS) -> Statements[Listing]:
+def list_rows(thread_ids: Sequence[str]) -> Statements[Listing]:
     """Lean rows of the threads; the newest of each namespace is read, as most plans need it."""
-    found = yield Statement(text, {"threads": _array(thread_ids)})
+    found = yield Statement(sql.LIST_ROWS, {"threads": _array(thread_ids)})
     reads: dict[str, dict[RowKey, frozenset[Part]]] = {}
-    for t, ns, ids, *_ in found:
+    for t, ns, ids, _ in found:
         reads.setdefault(t, {})[RowKey(ns, max(ids))] = frozenset(("checkpoint",))
     newest = {row[:2]: row for row in (yield from _read_checkpoints(reads))}
     outlines = []
-    for t, ns, ids, parents, *runs in found:
+    for t, ns, ids, parents in found:
         parent_of = dict(zip(ids, parents, strict=True))
         rows: tuple[CheckpointRow, ...] = ()
         if (row := newest.get((t, ns))) is not None:
             i = row.checkpoint_id
             rows = (CheckpointRow(t, ns, i, parent_of[i], *row[4:]),)
-        run_of = {i: run for i, run in zip(ids, *runs, strict=True) if run} if runs else {}
-        outlines.append(Outline(t, ns, parent_of, rows, run_of))
+        outlines.append(Outline(t, ns, parent_of, rows))
     return Listing(outlines)
 
 
 def list_rows_with_runs(thread_ids: Sequence[str]) -> Statements[Listing]:
     """Lean rows of the threads that tell their run."""
-    return list_rows(thread_ids, sql.LIST_ROWS_WITH_RUNS)
+    return Listing(
+        Outline(
+            thread_id,
+            ns,
+            dict(zip(ids, parents, strict=True)),
+            runs={i: run for i, run in zip(ids, runs, strict=True) if run},
+        )
+        for thread_id, ns, ids, parents, runs in (
+            yield Statement(sql.LIST_ROWS_WITH_RUNS, {"threads": _array(thread_ids)})
+        )
+    )
 
 
 def read_rows(requests: Mapping[str, Reads]) -> Statements[dict[str, list[CheckpointRow]]]:
@@ -180,6 +189,18 @@ def _read_writes(reads: Mapping[str, Reads]) -> Statements[list[CheckpointRow]]:
         return []
     found = yield _of_keys(sql.READ_WRITES, reads)
     return [CheckpointRow(t, ns, i, write_channels=frozenset(c)) for t, ns, i, c in found]
+
+
+def list_beyond(requests: Mapping[str, KnownChannels]) -> Statements[dict[str, list[str]]]:
+    """Ids of the rows that know more channels than these, by thread id."""
+    known = [
+        (thread_id, ns, [*channels, *unless_counted], [*unless_counted])
+        for thread_id, (ns, channels, unless_counted) in requests.items()
+    ]
+    beyond: dict[str, list[str]] = {thread_id: [] for thread_id in requests}
+    for thread_id, checkpoint_id in (yield Statement(sql.LIST_BEYOND, {"known": _json(known)})):
+        beyond[thread_id].append(checkpoint_id)
+    return beyond
 
 
 def delete_rows(plans: Sequence[CleanupPlan]) -> Statements[None]:

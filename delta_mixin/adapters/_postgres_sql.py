@@ -18,6 +18,7 @@
 from __future__ import annotations
 
 from delta_mixin.base_rows import SQUASHED
+from delta_mixin.channels import COUNTERS, EARLY_COUNTERS
 
 LOCK_THREADS = """
 SELECT set_config('jit', 'off', true), count(pg_advisory_xact_lock(key)) FROM (
@@ -32,10 +33,13 @@ The order is the same in every batch, so batches cannot deadlock."""
 NO_COMPILING = "SELECT set_config('jit', 'off', true)"
 """How many rows are named is estimated high, so short statements would seem worth compiling."""
 
+# Thread by thread, as sorting the rows of all takes longer.
 _LIST_ROWS = """
-SELECT thread_id, checkpoint_ns, array_agg(checkpoint_id),
-    array_agg(NULLIF(parent_checkpoint_id, '')){0}
-FROM checkpoints WHERE thread_id = ANY(%(threads)s::text[]) GROUP BY thread_id, checkpoint_ns
+SELECT t.thread_id, c.* FROM (SELECT DISTINCT unnest(%(threads)s::text[]) AS thread_id) AS t
+CROSS JOIN LATERAL (
+    SELECT checkpoint_ns, array_agg(checkpoint_id), array_agg(NULLIF(parent_checkpoint_id, '')){0}
+    FROM checkpoints WHERE thread_id = t.thread_id GROUP BY checkpoint_ns
+) AS c
 """
 
 LIST_ROWS = _LIST_ROWS.format("")
@@ -106,6 +110,25 @@ CROSS JOIN LATERAL (
     ) AS b
     WHERE coalesce(c.checkpoint -> 'channel_values' -> v.key, 'null') IN ('null', 'true')
 ) AS stored
+"""
+
+# As `KnownChannels` has it. What is no object counts as beyond, as nothing is known of it.
+LIST_BEYOND = f"""
+WITH known AS MATERIALIZED (
+    SELECT g ->> 0 AS thread_id, g ->> 1 AS checkpoint_ns,
+        ARRAY(SELECT jsonb_array_elements_text(g -> 2)) AS channels,
+        ARRAY(SELECT jsonb_array_elements_text(g -> 3)) AS unless_counted
+    FROM jsonb_array_elements(%(known)s::jsonb) AS g
+)
+SELECT known.thread_id, c.checkpoint_id FROM known CROSS JOIN LATERAL (
+    SELECT checkpoint_id, checkpoint -> 'channel_versions' AS versions,
+        metadata -> '{COUNTERS}' AS counters, metadata -> '{EARLY_COUNTERS}' AS early
+    FROM checkpoints WHERE thread_id = known.thread_id AND checkpoint_ns = known.checkpoint_ns
+    OFFSET 0
+) AS c
+WHERE CASE WHEN jsonb_typeof(c.versions) = 'object'
+    THEN c.versions = '{{}}' OR c.versions - known.channels <> '{{}}' ELSE true END
+OR c.counters ?| known.unless_counted OR c.early ?| known.unless_counted
 """
 
 READ_WRITES = f"""

@@ -54,7 +54,7 @@ from delta_mixin.errors import RowsUnreadError, TargetThreadExistsError
 from delta_mixin.findings import HistoryEnd, Orphans
 from delta_mixin.listing import Listing
 from delta_mixin.mixins import CopyAndDeleteForRunsMixin, DeltaChannelAwarePruneMixin
-from delta_mixin.model import CheckpointRow, CleanupPlan, Reads, T
+from delta_mixin.model import CheckpointRow, CleanupPlan, KnownChannels, Reads, T
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.serde.base import SerializerProtocol
@@ -150,6 +150,11 @@ class DeltaPostgresSaver(
         self, requests: Mapping[str, Reads]
     ) -> Mapping[str, Sequence[CheckpointRow]]:
         return self._execute(bodies.read_rows(requests))
+
+    def _list_rows_beyond(
+        self, requests: Mapping[str, KnownChannels]
+    ) -> Mapping[str, Sequence[str]]:
+        return self._execute(bodies.list_beyond(requests))
 
     def _delete_checkpoint_rows(self, plans: Sequence[CleanupPlan]) -> None:
         self._execute(bodies.delete_rows(plans))
@@ -276,6 +281,11 @@ class AsyncDeltaPostgresSaver(
         self, requests: Mapping[str, Reads]
     ) -> Mapping[str, Sequence[CheckpointRow]]:
         return await self._execute(bodies.read_rows(requests))
+
+    async def _alist_rows_beyond(
+        self, requests: Mapping[str, KnownChannels]
+    ) -> Mapping[str, Sequence[str]]:
+        return await self._execute(bodies.list_beyond(requests))
 
     async def _adelete_checkpoint_rows(self, plans: Sequence[CleanupPlan]) -> None:
         await self._execute(bodies.delete_rows(plans))

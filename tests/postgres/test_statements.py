@@ -152,6 +152,9 @@ OPERATIONS = {
     "prune": lambda saver, ids: saver.prune(ids, keep_last=2),
     "delete": lambda saver, ids: saver.prune(ids, strategy="delete"),
     "delete_for_runs": lambda saver, ids: saver.delete_for_runs([f"{ids[0]}-2"], thread_ids=ids),
+    "delete_older_runs": lambda saver, ids: saver.delete_for_runs(
+        [f"{t}-1" for t in ids], thread_ids=ids
+    ),
     "plan_prune": lambda saver, ids: saver.plan_prune(ids),
     "keepset": lambda saver, ids: saver.get_delta_channel_keepset(
         {"configurable": {"thread_id": ids[0], "checkpoint_id": "1"}}, ["log"]
@@ -199,7 +202,7 @@ class TestPartitions:
             assert found <= allowed, text
             seen |= found
         assert {name.rstrip("0123456789")[:-1] for name in seen} >= {"checkpoints"}
-        if operation in ("prune", "delete", "delete_for_runs", "copy_thread"):
+        if operation not in ("plan_prune", "keepset"):
             assert {name.rstrip("0123456789")[:-1] for name in seen} == set(TABLES)
 
     def test_nor_are_others_by_a_fleet_without_plans(self, partitioned, threads):

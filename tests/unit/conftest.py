@@ -1,4 +1,4 @@
-"""Threads as plain rows, and a stand-in for the backend that counts what is read."""
+"""Threads as plain rows, and a stand-in for the backend that counts what it is asked."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from delta_mixin import CheckpointRow
+from delta_mixin import CheckpointRow, KnownChannels
+from delta_mixin.channels import COUNTERS
 from delta_mixin.planner import group_rows
 
 
@@ -27,7 +28,7 @@ def _row(
     **metadata: Any,
 ) -> CheckpointRow:
     if counters:
-        metadata["counters_since_delta_snapshot"] = counters
+        metadata[COUNTERS] = counters
     return CheckpointRow(
         "t",
         ns,
@@ -63,10 +64,26 @@ class Backend:
         answer: Any = None
         while True:
             try:
-                reads = planning.send(answer)
+                asked = planning.send(answer)
             except StopIteration as done:
                 return done.value
-            answer = [self._read(key, parts) for key, parts in reads.items()]
+            if isinstance(asked, KnownChannels):
+                answer = self.beyond(asked)
+            else:
+                answer = [self._read(key, parts) for key, parts in asked.items()]
+
+    def beyond(self, known: KnownChannels) -> list[str]:
+        self.reads["beyond"] += 1
+        return [
+            row.checkpoint_id
+            for row in self.rows.values()
+            if row.checkpoint_ns == known.checkpoint_ns
+            and (
+                not row.channel_versions
+                or set(row.channel_versions) - known.channels - known.unless_counted
+                or known.unless_counted & row.metadata.get(COUNTERS, {}).keys()
+            )
+        ]
 
     def _read(self, key: Any, parts: Iterable[str]) -> CheckpointRow:
         full, blank = self.rows[key], CheckpointRow("t", *key)
