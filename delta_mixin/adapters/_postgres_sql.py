@@ -160,7 +160,7 @@ NAMESPACE_OF = "b.thread_id = {0}.thread_id AND b.checkpoint_ns = {0}.checkpoint
 
 # All of it sees the rows as they were before; the parts run in the order of the tables. Versions
 # are looked up for the channels that have blobs, as taking each row's apart takes longer. With
-# OFFSET 0 a version is taken from its row once, not hashed with all of the row, and so on disk.
+# OFFSET 0 they are taken from a row once, so that it is not hashed as a whole, and so on disk.
 SWEEP = f"""
 WITH k AS MATERIALIZED ({KEYS}), channels AS MATERIALIZED (
     SELECT DISTINCT thread_id, checkpoint_ns, channel FROM checkpoint_blobs
@@ -172,11 +172,11 @@ WITH k AS MATERIALIZED ({KEYS}), channels AS MATERIALIZED (
     SELECT b.thread_id, b.checkpoint_ns, b.channel, gone.versions ->> b.channel AS version
     FROM channels b JOIN gone ON {NAMESPACE_OF.format("gone")} OFFSET 0
 ), used AS (
-    SELECT b.thread_id, b.checkpoint_ns, b.channel,
-        c.checkpoint -> 'channel_versions' ->> b.channel AS version
-    FROM channels b JOIN checkpoints c ON {NAMESPACE_OF.format("c")}
-    WHERE c.thread_id = ANY(%(threads)s::text[]) AND NOT EXISTS (SELECT FROM k WHERE {_IS_KEY})
-    OFFSET 0
+    SELECT b.thread_id, b.checkpoint_ns, b.channel, c.versions ->> b.channel AS version
+    FROM channels b JOIN (
+        SELECT thread_id, checkpoint_ns, checkpoint_id, checkpoint -> 'channel_versions' AS versions
+        FROM checkpoints WHERE thread_id = ANY(%(threads)s::text[]) OFFSET 0
+    ) AS c ON {NAMESPACE_OF.format("c")} WHERE NOT EXISTS (SELECT FROM k WHERE {_IS_KEY}) OFFSET 0
 ), writes AS (
     DELETE FROM checkpoint_writes c USING k WHERE {_ROW_OF_KEY}
 )
