@@ -187,6 +187,21 @@ def test_a_channel_first_written_below_is_looked_at(lean, row, chain):
     assert not plan(lean(open_below), "r1").doomed  # `late` is rebuilt from the start on
 
 
+def test_rows_looked_at_first_stay_roots(lean, chain):
+    """020 replays from the snapshot at 015; 030 holds all that it knows, one channel more."""
+    rows = [
+        r._replace(channel_versions={"m": "1", "late": "1"}, populated=r.populated | {"late"})
+        if r.checkpoint_id >= "030"
+        else r
+        for r in chain(40, every=15)
+    ]
+    stand_in = lean(rows)
+    assert [key.checkpoint_id for key in plan(stand_in, "r1").doomed] == [
+        f"{i:03}" for i in range(10, 15)
+    ]
+    assert stand_in.reads["beyond"] == 2
+
+
 def test_channels_of_the_host_do_not_keep_a_row_from_sealing(lean, chain):
     def known(row):
         hosts = ["branch:to:a"] if row.checkpoint_id < "030" else ["branch:to:a", "branch:to:b"]
